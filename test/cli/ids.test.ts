@@ -50,12 +50,18 @@ test('an unknown, wrong or missing id says what to do', async () => {
   expect((await run('actions', 'status')).code).toBe(2);
 });
 
-test('an approval is decided by the end of its id, and latest is one that waits', async () => {
+test('an approval is decided by the end of its id, but by latest only where it is shown', async () => {
   const one = await waitingNote(fixture, 'one');
   const two = await waitingNote(fixture, 'two');
   expect(await run('approvals', 'approve', two.approvalId.slice(-8))).toMatchObject({ code: 0 });
-  expect(await run('approvals', 'deny', 'latest')).toMatchObject({ code: 0 });
-  expect(await fixture.client.approvals.get(one.approvalId)).toMatchObject({ status: 'denied' });
+  for (const args of [['approve'], ['approve', 'latest'], ['deny', 'latest']]) {
+    const refused = await run('approvals', ...args);
+    expect(refused).toMatchObject({ code: 2, out: '' });
+    expect(refused.err).toContain('Name the approval to decide by its id');
+  }
+  expect((await run('approvals', 'show', 'latest')).out).toContain(one.approvalId);
+  expect(await fixture.client.approvals.get(one.approvalId)).toMatchObject({ status: 'pending' });
+  await run('approvals', 'deny', one.approvalId);
 });
 
 test('a session that does not exist is an error that names those like it', async () => {
@@ -89,6 +95,34 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     await until((screen) => screen.includes('Which run?'));
     terminal.press('Enter');
     await until((screen) => screen.includes(id));
+  });
+
+  test('an approval that was not named is shown as a whole before it is decided', async () => {
+    const text = `${'much text '.repeat(30)}and rm -rf`;
+    const { approvalId } = await waitingNote(fixture, text);
+    const env = { RELAY_URL: fixture.server.url, RELAY_API_KEY: fixture.server.apiKey };
+    const open = (args: string) => {
+      const command = `node ${relayBin} approvals approve ${args}`;
+      const opened = new TmuxTerminal({ command, cwd: '/', env, columns: 80 });
+      terminal = opened;
+      return { terminal: opened, ...screenOf(opened) };
+    };
+    const status = async () => (await fixture.client.approvals.get(approvalId)).status;
+    const chosen = open('');
+    await chosen.until((screen) => screen.includes('Which approval?'));
+    chosen.terminal.press('Enter');
+    await chosen.until((screen) => screen.includes('Approve it?'));
+    expect(chosen.terminal.screen).toContain('send_note needs approval:');
+    expect(chosen.terminal.screen).toContain('and rm -rf');
+    chosen.terminal.press('Enter');
+    await chosen.until((screen) => screen.includes('Nothing was decided'));
+    expect(await status()).toBe('pending');
+    chosen.terminal.close();
+    const latest = open('latest');
+    await latest.until((screen) => screen.includes('Approve it?'));
+    latest.terminal.press('y');
+    await latest.until((screen) => screen.includes('send_note is approved.'));
+    expect(await status()).toBe('approved');
   });
 });
 

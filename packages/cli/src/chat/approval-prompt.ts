@@ -14,6 +14,26 @@ export interface ApprovalPromptOptions {
   readonly openEditor?: OpenEditor | undefined;
 }
 
+/** The whole request: what a decision is about. */
+export function showRequest(
+  { kind, tool, text, flags, agents, prompt }: ApprovalRequest,
+  { paint, writeLine }: Pick<ApprovalPromptOptions, 'paint' | 'writeLine'>,
+): void {
+  const path = agents.length > 1 ? ` (${agents.map(escapeUnsafe).join(' › ')})` : '';
+  const name = escapeUnsafe(tool);
+  const titles = {
+    question: `? ${name} asks${path}: ${escapeUnsafe(prompt ?? '')}`,
+    outcome: `? Did ${name} take effect${path}?`,
+    permission: `? ${name} needs approval${path}:`,
+  };
+  writeLine(paint('yellow', titles[kind]));
+  if (kind !== 'question') for (const line of text.split('\n')) writeLine(`    ${line}`);
+  // After the text: the beginning of a long one has left the screen.
+  for (const warning of describeFlags(flags)) {
+    writeLine(paint('red', `  ! Warning: the request ${escapeUnsafe(warning)}`));
+  }
+}
+
 type Input = NonNullable<Decision['input']>;
 
 export class ApprovalPrompt {
@@ -25,37 +45,10 @@ export class ApprovalPrompt {
 
   /** `undefined`: the input has ended without a decision. */
   async ask(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
-    this.#show(request);
+    showRequest(request, this.#options);
     if (request.kind === 'question') return this.#question(request, signal);
     if (request.kind === 'outcome') return this.#outcome(signal);
     return this.#permission(request, signal);
-  }
-
-  #show({ kind, tool, text, flags, agents, prompt }: ApprovalRequest): void {
-    const { paint, writeLine } = this.#options;
-    const path = agents.length > 1 ? ` (${agents.map(escapeUnsafe).join(' › ')})` : '';
-    if (kind === 'question') {
-      writeLine(
-        paint('yellow', `? ${escapeUnsafe(tool)} asks${path}: ${escapeUnsafe(prompt ?? '')}`),
-      );
-      this.#warn(flags);
-      return;
-    }
-    const title =
-      kind === 'outcome'
-        ? `? Did ${escapeUnsafe(tool)} take effect${path}?`
-        : `? ${escapeUnsafe(tool)} needs approval${path}:`;
-    writeLine(paint('yellow', title));
-    for (const line of text.split('\n')) writeLine(`    ${line}`);
-    this.#warn(flags);
-  }
-
-  /** After the text: the beginning of a long one has left the screen. */
-  #warn(flags: readonly string[]): void {
-    const { paint, writeLine } = this.#options;
-    for (const warning of describeFlags(flags)) {
-      writeLine(paint('red', `  ! Warning: the request ${escapeUnsafe(warning)}`));
-    }
   }
 
   async #permission(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {

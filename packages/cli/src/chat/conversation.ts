@@ -269,7 +269,7 @@ export class Conversation {
           this.#error = { ...event, message: event.error };
           if (this.#isOnce && !print.json) continue;
         }
-        if (event.type === 'approval_resolved') view.dismiss(event.id);
+        if (event.type === 'approval_resolved') view.dismiss(event.id, event.status);
         if (event.type === 'done') {
           done = event;
           await view.finish();

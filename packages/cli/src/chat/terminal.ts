@@ -5,12 +5,14 @@
  * States: idle (an answer streams), prompting (the next line answers the prompt), suspended (another
  * program has the terminal) and ended (no more lines). A line typed while idle is kept for the next
  * message. It never answers an approval prompt that was not on the screen when it was typed: a `fresh`
- * prompt discards unfinished input and skips kept lines. In a pipe there is no echo, and lines are used
+ * prompt discards unfinished input and skips kept lines. If the `fresh` prompt before it was closed, what
+ * is typed now may still be meant for that one, so that the next one first discards input for a moment. In a pipe there is no echo, and lines are used
  * in order.
  *
  * On a terminal a message can have several lines: those of a pasted text, and those that end with a
  * backslash or with Alt-Enter. All but the last are in `#earlier` until the message is complete.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import { createInterface, type Interface, type Key } from 'node:readline';
 import { Writable } from 'node:stream';
 import type { CliEnvironment, Output } from '../environment.ts';
@@ -53,6 +55,15 @@ const bracketedPaste = { on: '\u001B[?2004h', off: '\u001B[?2004l' };
 /** Shift-Enter and Ctrl-Enter, of the terminals that report them. */
 const modifiedEnter = /^.\[(?:13;[25]u|27;[25];13~)$/;
 
+const discardMs = 1_000;
+const discardNote = '  The request before this one is closed: what you type now is ignored …';
+
+export interface TerminalTiming {
+  readonly wait: (ms: number, signal: AbortSignal | undefined) => Promise<unknown>;
+}
+
+const realTime: TerminalTiming = { wait: (ms, signal) => delay(ms, undefined, { signal }) };
+
 export class Terminal {
   readonly isInteractive: boolean;
   /** Ctrl-C while there is no prompt. */
@@ -64,6 +75,10 @@ export class Terminal {
   #earlier: string[] = [];
   #active: ActivePrompt | undefined;
   #isEnded = false;
+  readonly #timing: TerminalTiming;
+  /** A `fresh` prompt was closed, and no prompt was answered since. */
+  #wasClosed = false;
+  #isDiscarding = false;
   #isPasting = false;
   /** The next line goes on: Alt-Enter. */
   #isContinued = false;
@@ -76,7 +91,8 @@ export class Terminal {
   #deferred: (() => void)[] | undefined;
   readonly #leave = () => this.#setPasteMode(false);
 
-  constructor(environment: CliEnvironment, output: Output) {
+  constructor(environment: CliEnvironment, output: Output, timing = realTime) {
+    this.#timing = timing;
     this.isInteractive = environment.stdin.isTTY === true;
     this.#stdin = environment.stdin;
     this.#output = output;
@@ -91,7 +107,7 @@ export class Terminal {
     this.#reader.on('SIGINT', () => this.interrupt());
     this.#reader.on('history', (history: string[]) => {
       // Only messages are worth repeating.
-      if (this.#active?.options.fresh === true) history.shift();
+      if (this.#active?.options.fresh === true || this.#isDiscarding) history.shift();
     });
     this.#reader.on('close', () => {
       this.#isEnded = true;
@@ -113,8 +129,10 @@ export class Terminal {
 
   /** The next line; `undefined` at the end. Throws `Interrupted`, or the signal's reason. */
   async ask(options: PromptOptions): Promise<string | undefined> {
-    options.signal?.throwIfAborted();
-    const { prompt, prefill = '', fresh = false } = options;
+    const { prompt, prefill = '', fresh = false, signal } = options;
+    if (signal?.aborted === true && fresh) this.#wasClosed = true;
+    signal?.throwIfAborted();
+    if (fresh && this.isInteractive && this.#wasClosed) await this.#discardInput(signal);
     const kept = fresh && this.isInteractive ? undefined : this.#lines.shift();
     if (fresh && this.isInteractive) this.#clearLine();
     else if (kept !== undefined) {
@@ -127,6 +145,18 @@ export class Terminal {
       if (prefill !== '' && this.isInteractive) this.#reader.write(prefill);
     });
     return line === undefined ? undefined : this.#return(line);
+  }
+
+  async #discardInput(signal: AbortSignal | undefined): Promise<void> {
+    const kept = this.#lines.length;
+    this.#isDiscarding = true;
+    this.#output.write(`${discardNote}\n`);
+    await this.#timing.wait(discardMs, signal).catch(() => undefined);
+    this.#isDiscarding = false;
+    this.#lines.splice(kept);
+    this.#clearLine();
+    signal?.throwIfAborted();
+    this.#wasClosed = false;
   }
 
   /** Writes above an open prompt, which is shown again below. */
@@ -199,7 +229,7 @@ export class Terminal {
   }
 
   #show(options: PromptOptions, show: () => void): Promise<Line | undefined> {
-    const { prompt, signal, cancelable = false } = options;
+    const { prompt, signal, fresh = false, cancelable = false } = options;
     return new Promise((resolve, reject) => {
       const settle = (end: () => void) => {
         signal?.removeEventListener('abort', abort);
@@ -207,6 +237,7 @@ export class Terminal {
         end();
       };
       const abort = () => {
+        this.#wasClosed = fresh;
         if (this.isInteractive) {
           this.#output.write('\n');
           this.#clearLine();
@@ -216,7 +247,10 @@ export class Terminal {
       signal?.addEventListener('abort', abort);
       this.#active = {
         options,
-        answer: (line) => settle(() => resolve(line)),
+        answer: (line) => {
+          this.#wasClosed = false;
+          settle(() => resolve(line));
+        },
         interrupt: () => {
           if (!cancelable && (this.#reader.line !== '' || this.#earlier.length > 0)) {
             // As in a shell: discard the line and show the prompt again.

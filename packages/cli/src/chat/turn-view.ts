@@ -57,14 +57,16 @@ export class TurnView {
       });
   }
 
-  /** The approval has been decided elsewhere. */
-  dismiss(id: string): void {
-    this.#open.get(id)?.abort(new Dismissed());
+  /** The approval has been decided elsewhere, or is over. */
+  dismiss(id: string, status: string): void {
+    const isDecided = status === 'approved' || status === 'denied';
+    this.#open.get(id)?.abort(new Dismissed(isDecided ? `${status} by another person` : status));
   }
 
   /** Dismisses open prompts and shows the remaining events. */
   async finish(): Promise<void> {
-    for (const dismissal of this.#open.values()) dismissal.abort(new Dismissed());
+    for (const dismissal of this.#open.values())
+      dismissal.abort(new Dismissed('no longer pending'));
     await this.#queue;
     if (this.#failure !== undefined) throw this.#failure;
   }
@@ -87,7 +89,7 @@ export class TurnView {
         writeLine(rejection);
       }
     } catch (error) {
-      if (error instanceof Dismissed) writeLine('  (no longer pending)');
+      if (error instanceof Dismissed) writeLine(`  (${error.message})`);
       else if (error instanceof Interrupted) interrupt();
       else throw error;
     }

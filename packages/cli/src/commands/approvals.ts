@@ -2,7 +2,7 @@ import { describeFlags } from '@relay/protocol/display';
 import type { Approval, DecisionBody, RelayClient } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, takeCounted } from '../command.ts';
-import { usageError } from '../errors.ts';
+import { CliError, usageError } from '../errors.ts';
 import { count, futureTime, json } from '../options.ts';
 import { formatTime } from '../output/table.ts';
 import { approverNames } from './policy.ts';
@@ -68,11 +68,14 @@ export function registerApprovals(program: CliCommand): void {
     .option('--input <json>', 'replace the arguments, or answer a question', json)
     .option('--reason <text>', 'reason for the decision')
     .option('--digest <digest>', 'what you saw, as "show" prints it; required after an edit')
-    .examples([
-      'relay approvals approve APPROVAL_ID',
-      'relay approvals approve APPROVAL_ID --always --scope tenant --expires 30d',
-      `relay approvals approve APPROVAL_ID --input '{"to": "ada", "text": "Better words"}'`,
-    ])
+    .examples(
+      [
+        'relay approvals approve APPROVAL_ID',
+        'relay approvals approve APPROVAL_ID --always --scope tenant --expires 30d',
+        `relay approvals approve APPROVAL_ID --input '{"to": "ada", "text": "Better words"}'`,
+      ],
+      'Without an id, or with "latest", it shows the request on a terminal and asks you to confirm.',
+    )
     .handle(approveApproval);
   approvals
     .command('answer [approval]')
@@ -185,7 +188,8 @@ async function approveApproval(
     throw usageError('--scope, --rule, --uses and --expires require --always');
   }
   const { approvals } = await context.client();
-  const decided = await approvals.approve(await context.id('approval', given), {
+  const seen = await approvalToDecide(context, given, 'Approve it?');
+  const decided = await approvals.approve(seen.id, {
     always,
     scope,
     rule,
@@ -193,7 +197,7 @@ async function approveApproval(
     expiresAt: expires,
     input: input?.value,
     reason,
-    digest,
+    digest: digest ?? seen.digest,
   });
   printDecision(context, decided);
   if (always === true && decided.rule !== undefined) {
@@ -213,8 +217,47 @@ async function answerOutcome(
 ): Promise<void> {
   const answer = outcomeOf(context.options);
   const { approvals } = await context.client();
+  const { id, digest } = await approvalToDecide(context, given, `Answer ${answer.outcome}?`);
+  printDecision(context, await approvals.decide(id, { ...answer, digest }));
+}
+
+interface SeenApproval {
+  readonly id: string;
+  /** Of the call that was shown. */
+  readonly digest?: string | undefined;
+}
+
+/** One that the person did not name by its id is shown as a whole first, and must be confirmed. */
+async function approvalToDecide(
+  context: Context,
+  given: string | undefined,
+  question: string,
+): Promise<SeenApproval> {
+  const { environment, print } = context;
+  if (given !== undefined && given !== 'latest') return { id: await context.id('approval', given) };
+  if (environment.stdin.isTTY !== true || environment.stderr.isTTY !== true || print.json) {
+    throw usageError(
+      'Name the approval to decide by its id',
+      '"relay approvals list" shows them; without an id, and with "latest", the request is shown ' +
+        'on a terminal and must be confirmed',
+    );
+  }
+  const [{ requestFromApproval }, { showRequest }, { confirmed }, { paintFor }] = await Promise.all(
+    [
+      import('../chat/client.ts'),
+      import('../chat/approval-prompt.ts'),
+      import('../input.ts'),
+      import('../output/paint.ts'),
+    ],
+  );
   const id = await context.id('approval', given);
-  printDecision(context, await approvals.decide(id, answer));
+  const { approvals } = await context.client();
+  const request = requestFromApproval(await approvals.get(id));
+  const { stderr } = environment;
+  const writeLine = (line: string) => void stderr.write(`${line}\n`);
+  showRequest(request, { paint: paintFor(environment, stderr), writeLine });
+  if (await confirmed(environment, question)) return { id, digest: request.digest };
+  throw new CliError('not_confirmed', 'Nothing was decided');
 }
 
 function outcomeOf({ completed, failed, rerun }: AnswerOptions): DecisionBody {
@@ -227,7 +270,7 @@ function outcomeOf({ completed, failed, rerun }: AnswerOptions): DecisionBody {
 
 async function denyApproval(context: Context<{ reason?: string }>, [given]: readonly string[]) {
   const { approvals } = await context.client();
-  const id = await context.id('approval', given);
+  const { id } = await approvalToDecide(context, given, 'Deny it?');
   printDecision(context, await approvals.deny(id, context.options.reason));
 }
 

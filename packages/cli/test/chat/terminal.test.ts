@@ -90,6 +90,48 @@ describe('Terminal', () => {
     terminal.close();
   });
 
+  test('discards what is typed for a prompt that was closed, before the next one opens', async () => {
+    const environment = fakeEnvironment({ isTTY: true });
+    const pauses: (() => void)[] = [];
+    const wait = (ms: number, signal?: AbortSignal) =>
+      new Promise<void>((resolve, reject) => {
+        expect(ms).toBeGreaterThan(500);
+        pauses.push(resolve);
+        signal?.addEventListener('abort', () => reject(new Error('aborted')));
+      });
+    const terminal = new Terminal(environment, environment.stdout, { wait });
+    const types = async (text: string) => {
+      environment.stdin.write(text);
+      await settled();
+    };
+    await types('a message\r');
+    const prompt = '[y]es > ';
+    const first = new AbortController();
+    const asked = terminal.ask({ prompt, fresh: true, signal: first.signal });
+    first.abort(new Error('decided by Ada'));
+    await expect(asked).rejects.toThrow('decided by Ada');
+    const second = new AbortController();
+    const next = terminal.ask({ prompt, fresh: true, signal: second.signal });
+    await types('y\ry');
+    expect(environment.out()).toContain('what you type now is ignored');
+    // The next one can be closed as well before it opens.
+    second.abort(new Error('decided by Bob'));
+    await expect(next).rejects.toThrow('decided by Bob');
+    const third = terminal.ask({ prompt, fresh: true });
+    await types('y\ry');
+    pauses[1]?.();
+    await settled();
+    await types('n\r');
+    expect(await third).toBe('n');
+    // An answered prompt is not a closed one.
+    const fourth = terminal.ask({ prompt, fresh: true });
+    await types('y\r');
+    expect(await fourth).toBe('y');
+    expect(pauses).toHaveLength(2);
+    expect(await terminal.ask({ prompt: '› ' })).toBe('a message');
+    terminal.close();
+  });
+
   test('does not overwrite text above a prompt that is wider than the screen', async () => {
     const { terminal, types, environment } = open(true, 20);
     const goesUp = new RegExp(`${escape}\\[\\d+A`);

@@ -75,11 +75,11 @@ describe('TurnView', () => {
     enqueue('a');
     enqueue('b');
     await settled();
-    view.dismiss('b');
-    view.dismiss('a');
+    view.dismiss('b', 'approved');
+    view.dismiss('a', 'denied');
     await settled();
     await view.finish();
-    expect(log).toEqual(['ask a', 'write (no longer pending)']);
+    expect(log).toEqual(['ask a', 'write (denied by another person)']);
   });
 
   test('does not prompt for an approval that is no longer pending', async () => {
