@@ -22,9 +22,12 @@ interface Finding {
   readonly fix?: string;
 }
 
+/** Where the servers of tests register themselves. */
+const registered = { XDG_STATE_HOME: process.env['XDG_STATE_HOME'] ?? '' };
+
 async function diagnose(env: Record<string, string> = {}, ...args: string[]) {
   const outcome = await relay(['doctor', '--json', ...args], {
-    env: { RELAY_URL: server.url, RELAY_DATA_DIR: server.dataDir, ...env },
+    env: { ...registered, RELAY_URL: server.url, RELAY_DATA_DIR: server.dataDir, ...env },
   });
   const findings = values<Finding>(outcome);
   return {
@@ -108,7 +111,7 @@ test('a healthy setup has no failed check', async () => {
   });
   expect(of('providers')).toMatchObject({ state: 'warning' });
   const text = await relay(['doctor'], {
-    env: { RELAY_URL: server.url, RELAY_DATA_DIR: server.dataDir },
+    env: { ...registered, RELAY_URL: server.url, RELAY_DATA_DIR: server.dataDir },
   });
   expect(text.out).toMatch(/^✓ node/);
   expect(text.out).not.toContain(server.apiKey);

@@ -1,7 +1,19 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createClient } from '@relay/sdk';
+import { registerServer } from '@relay/server/registration';
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { connectionOf } from '../../packages/cli/src/connection.ts';
 import { type CliOptions, relay, values } from '../support/cli.ts';
@@ -167,6 +179,95 @@ describe('relay login on the machine of the server', () => {
 
   test('exits with 6 if no server runs', async () => {
     expect(await run(['login'], { env: { RELAY_PORT: '1' } })).toMatchObject({ code: 6, out: '' });
+  });
+});
+
+/** A program on a port that is registered as a server with this data folder. */
+async function registered(dataDir: string, status: number): Promise<string> {
+  const server = createServer(({ url }, response) => {
+    const isHealth = url === '/health';
+    response.writeHead(isHealth ? 200 : status, { 'content-type': 'application/json' });
+    const error = { error: 'No', code: status === 401 ? 'unauthorized' : 'internal' };
+    response.end(JSON.stringify(isHealth ? { status: 'ok', version: '0.1.0' } : error));
+  });
+  onTestFinished(() => void server.close());
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  onTestFinished(registerServer(env, { url, dataDir, cwd: dataDir }));
+  return url;
+}
+
+describe('relay login without a registered server', () => {
+  test('creates nothing, and names other ways to sign in', async () => {
+    const server = await started({ XDG_STATE_HOME: folder() });
+    const cwd = folder();
+    const { port } = new URL(server.url);
+    for (const named of [{}, { RELAY_DATA_DIR: server.dataDir }]) {
+      const refused = await run(['login'], { cwd, env: { RELAY_PORT: port, ...named } });
+      expect(refused).toMatchObject({ code: 1, out: '' });
+      expect(refused.err).toContain('is not registered on this machine');
+      expect(refused.err).toContain(`"relay login ${server.url}" or RELAY_API_KEY`);
+    }
+    expect(readdirSync(cwd)).toEqual([]);
+    expect(existsSync(join(server.dataDir, 'cli-key'))).toBe(false);
+    const keyless = await run(['keys', 'list'], { env: { RELAY_URL: server.url } });
+    expect(keyless.code).toBe(4);
+    expect(keyless.err).toMatch(/relay login.*RELAY_API_KEY/);
+  });
+
+  test('revokes the key that it created if the server rejects it', async () => {
+    const server = await started({ XDG_STATE_HOME: folder() });
+    const { apiKey } = server;
+    await registered(server.dataDir, 401);
+    expect(await run(['login'])).toMatchObject({ code: 4, out: '' });
+    expect(existsSync(join(server.dataDir, 'cli-key'))).toBe(false);
+    const client = createClient({ baseUrl: server.url, apiKey });
+    const { items } = await client.keys.list().page();
+    expect(items).toHaveLength(2);
+    expect(items.filter(({ revokedAt }) => typeof revokedAt === 'string')).toHaveLength(1);
+  });
+});
+
+describe('relay logout', () => {
+  test('of the profile local revokes the key in the data folder', async () => {
+    const server = await started();
+    await run(['login']);
+    const stdin = 'relay_live_secret\n';
+    await run(['profile', 'add', 'one', '--server', 'https://one.example'], { stdin });
+    expect((await run(['logout', 'local'])).out).toContain('Revoked the key in');
+    expect(existsSync(join(server.dataDir, 'cli-key'))).toBe(false);
+    expect(connectionOf(environment(), {}).profile).toBe('one');
+  });
+
+  test('keeps the key if the server fails, and deletes it if the server rejects it', async () => {
+    const dataDir = folder();
+    const path = join(dataDir, 'cli-key');
+    writeFileSync(path, `relay_live_${'0'.repeat(72)}\n`, { mode: 0o600 });
+    const failing = await registered(dataDir, 500);
+    expect(await run(['logout', '--url', failing])).toMatchObject({ code: 1, out: '' });
+    expect(existsSync(path)).toBe(true);
+    const rejecting = await registered(dataDir, 401);
+    const done = await run(['logout', '--url', rejecting]);
+    expect(done.out).toContain('the server did not accept it');
+    expect(existsSync(path)).toBe(false);
+  });
+});
+
+describe('bootstrap in a project with .env', () => {
+  test('uses its master key, and creates no other', async () => {
+    const project = folder();
+    const text = `RELAY_DATA_DIR=./data\nRELAY_MASTER_KEY=${'ab'.repeat(32)}\n`;
+    writeFileSync(join(project, '.env'), text, { mode: 0o600 });
+    expect((await run(['bootstrap'], { cwd: project })).code).toBe(0);
+    expect(readdirSync(project)).toEqual(['.env', 'data']);
+    const names = readdirSync(join(project, 'data'));
+    expect(names).toContain('relay.db');
+    expect(names).not.toContain('master-key');
+    rmSync(join(project, '.env'));
+    const refused = await run(['bootstrap', '--data-dir', 'data'], { cwd: project });
+    expect(refused).toMatchObject({ code: 1, out: '' });
+    expect(refused.err).toContain('master-key is missing, and RELAY_MASTER_KEY is not set');
+    expect(readdirSync(join(project, 'data'))).not.toContain('master-key');
   });
 });
 

@@ -184,7 +184,8 @@ test('memories are added, found, listed, deleted and cleared', async () => {
 
 test('the key in the data folder is used for a local server only', async () => {
   const { dataDir, url } = fixture.server;
-  const env = { RELAY_API_KEY: '', RELAY_DATA_DIR: dataDir };
+  const state = { XDG_STATE_HOME: process.env['XDG_STATE_HOME'] ?? '' };
+  const env = { RELAY_API_KEY: '', RELAY_DATA_DIR: dataDir, ...state };
   expect((await runIn({ env }, 'tools')).code).toBe(0);
   expect((await runIn({ env: { ...env, RELAY_DATA_DIR: folder() } }, 'keys', 'list')).code).toBe(4);
   const { connectionOf } = await import('../../packages/cli/src/connection.ts');

@@ -29,7 +29,7 @@ export class Context<Options extends object = object> {
   }
 
   /** The installation on this machine, for commands that work on its data folder. */
-  installation(dataDir?: string): CliEnvironment {
+  installation(dataDir?: string): Promise<CliEnvironment> {
     return installationOf(this.environment, this.options, dataDir);
   }
 

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import type { RelayClient } from '@relay/sdk';
 import { type CliEnvironment, setting } from './environment.ts';
 import { usageError } from './errors.ts';
-import { keyFiles, localKey, localUrl } from './local-server.ts';
+import { keyFiles, localKey, localUrl, withAddress } from './local-server.ts';
 import { defaultProfile, keyOf, type Profile, profileNamed, readProfiles } from './profiles.ts';
 
 export interface Target {
@@ -30,9 +30,8 @@ export interface Connection {
 export function connectionOf(environment: CliEnvironment, target: Target): Connection {
   const selected = profileFor(environment, target);
   const [name, profile] = selected ?? [];
-  const url = checkedUrl(
-    target.url ?? profile?.url ?? environmentUrl(environment, selected) ?? localUrl(environment),
-  );
+  const given = target.url ?? profile?.url ?? environmentUrl(environment, selected);
+  const url = withAddress(environment, checkedUrl(given ?? localUrl(environment)));
   return { url, ...keyFor(environment, url, profile), profile: name };
 }
 
@@ -81,6 +80,7 @@ async function ownKey(
   try {
     const { id, owner = id, scopes } = await client.keys.current();
     const made = await client.keys.create({ name: 'cli', owner, scopes });
+    if (!keyForm.test(made.apiKey)) return apiKey;
     try {
       writeCliKey(firstKeyIn, made.apiKey);
       return made.apiKey;
@@ -93,6 +93,9 @@ async function ownKey(
   }
   return apiKey;
 }
+
+/** What another program on the port responds is not stored. */
+const keyForm = /^relay_live_[0-9a-f]{72}$/;
 
 /** Fails if there is one. */
 export function writeCliKey(dataDir: string, apiKey: string): void {

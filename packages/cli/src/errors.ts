@@ -130,7 +130,7 @@ const hints: Readonly<Record<string, string>> = {
   network_error: 'is the server running? Start one with "relay serve", or run "relay doctor"',
   unauthorized:
     'the key is missing, mistyped, expired or revoked; sign in with "relay login" on the ' +
-    'server\'s machine, or with "relay login URL" elsewhere',
+    'server\'s machine, or with "relay login URL" elsewhere, or set RELAY_API_KEY',
   scope_required:
     'use a key with that scope; an administrator can create one with "relay keys create"',
   approve_scope_required: 'use a key with the scope approve',

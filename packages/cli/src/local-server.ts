@@ -1,32 +1,42 @@
-/** A server on this machine: its URL, its data folder, and the key that is in it. */
-import { existsSync, readFileSync } from 'node:fs';
+/**
+ * A server on this machine: its URL, its data folder, and the key that is in it.
+ *
+ * Any process can listen on a port of this machine. So the key is sent only to the URL of a registered server
+ * that uses the data folder.
+ */
+import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { type RegisteredServer, runningServers } from '@relay/server/registration';
 import { type CliEnvironment, setting } from './environment.ts';
 import { CliError, usageError } from './errors.ts';
+import { readPrivate } from './profiles.ts';
 
 const defaultPort = '4000';
 
 /** `RELAY_PORT` and `RELAY_DATA_DIR` select a server. Without them it is the one that runs. */
 export function localUrl(environment: CliEnvironment): string {
   const port = setting(environment, 'RELAY_PORT');
-  const defaultUrl = `http://127.0.0.1:${port ?? defaultPort}`;
-  if (port !== undefined) return defaultUrl;
-  const servers = runningServers(environment.env);
   const named = namedDataDir(environment);
-  if (named !== undefined) {
-    return servers.find(({ dataDir }) => dataDir === named)?.url ?? defaultUrl;
+  const servers = runningServers(environment.env).filter(
+    ({ url, dataDir }) =>
+      (port === undefined || portOf(url) === port) && (named === undefined || dataDir === named),
+  );
+  if (port !== undefined || named !== undefined || servers.length < 2) {
+    return servers[0]?.url ?? `http://127.0.0.1:${port ?? defaultPort}`;
   }
-  if (servers.length < 2) return servers[0]?.url ?? defaultUrl;
   const here = servers.filter(({ dataDir }) => dirname(dataDir) === environment.cwd);
   if (here.length === 1 && here[0] !== undefined) return here[0].url;
-  const usual = servers.find(({ url }) => isSameServer(url, defaultUrl));
+  const usual = servers.find(({ url }) => portOf(url) === defaultPort);
   if (usual !== undefined) return usual.url;
   const list = servers.map(({ url, dataDir }) => `${url} (${dataDir})`).join(', ');
   throw usageError(
     `${servers.length} servers run on this machine`,
     `choose one with --url: ${list}`,
   );
+}
+
+function portOf(url: string): string {
+  return new URL(url).port || '80';
 }
 
 function namedDataDir(environment: CliEnvironment): string | undefined {
@@ -39,7 +49,15 @@ export function registeredAt(
   environment: CliEnvironment,
   url: string,
 ): RegisteredServer | undefined {
-  return runningServers(environment.env).find((server) => isSameServer(server.url, url));
+  const { origin } = new URL(url);
+  return runningServers(environment.env).find((server) => server.url === origin);
+}
+
+/** The same, unless `RELAY_DATA_DIR` names another data folder than the server uses. */
+export function serverHere(environment: CliEnvironment, url: string): RegisteredServer | undefined {
+  const server = registeredAt(environment, url);
+  const named = namedDataDir(environment);
+  return named === undefined || named === server?.dataDir ? server : undefined;
 }
 
 export function isLocal(url: string): boolean {
@@ -47,17 +65,13 @@ export function isLocal(url: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127\.[\d.]+$/.test(hostname);
 }
 
-function isSameServer(a: string, b: string): boolean {
-  if (a === b) return true;
-  return isLocal(a) && isLocal(b) && new URL(a).port === new URL(b).port;
-}
-
-export function dataDirOf(environment: CliEnvironment, url: string): string {
-  return (
-    namedDataDir(environment) ??
-    registeredAt(environment, url)?.dataDir ??
-    resolve(environment.cwd, '.relay')
-  );
+/** `localhost` has two addresses. If a registered server uses one of them, that one is meant. */
+export function withAddress(environment: CliEnvironment, url: string): string {
+  const { protocol, hostname, pathname } = new URL(url);
+  if (protocol !== 'http:' || hostname !== 'localhost' || pathname !== '/') return url;
+  const isMeant = (server: RegisteredServer) =>
+    isLocal(server.url) && portOf(server.url) === portOf(url);
+  return runningServers(environment.env).find(isMeant)?.url ?? url;
 }
 
 /** The CLI's own key, and the one that a first start without a terminal wrote. */
@@ -70,34 +84,39 @@ export interface LocalKey {
   readonly isFirst: boolean;
 }
 
-/** Undefined for a server on another machine: the key is never sent there. */
+/** Undefined for every other server: the key is never sent there. */
 export function localKey(environment: CliEnvironment, url: string): LocalKey | undefined {
-  if (!isLocal(url) && registeredAt(environment, url) === undefined) return undefined;
-  const dataDir = dataDirOf(environment, url);
+  const dataDir = serverHere(environment, url)?.dataDir;
+  if (dataDir === undefined) return undefined;
   for (const name of [keyFiles.own, keyFiles.first]) {
     const path = join(dataDir, name);
-    try {
-      const apiKey = readFileSync(path, 'utf8').trim();
-      return { apiKey, path, dataDir, isFirst: name === keyFiles.first };
-    } catch {
-      // There is none, or it is another user's.
-    }
+    const apiKey = readPrivate(path);
+    if (apiKey !== undefined) return { apiKey, path, dataDir, isFirst: name === keyFiles.first };
   }
   return undefined;
 }
 
 /**
  * The environment of a command on a data folder: that of `--data-dir`, of `RELAY_DATA_DIR`, of the server that
- * runs, or `.relay`.
+ * runs, or `.relay`. The settings are those of the server: it reads `.env` in the folder that it was started in.
  */
-export function installationOf(
+export async function installationOf(
   environment: CliEnvironment,
   { url }: { readonly url?: string | undefined },
   dataDir: string | undefined,
-): CliEnvironment {
+): Promise<CliEnvironment> {
+  const { settingsOf } = await import('@relay/server/operator');
   const { env, cwd } = environment;
-  const found = resolve(cwd, dataDir ?? dataDirOf(environment, url ?? localUrl(environment)));
-  return { ...environment, env: { ...env, RELAY_DATA_DIR: found } };
+  const here = settingsOf({ env, cwd });
+  const given = dataDir ?? setting({ env: here }, 'RELAY_DATA_DIR');
+  const named = given === undefined ? undefined : resolve(cwd, given);
+  const server =
+    named === undefined
+      ? registeredAt(environment, url ?? localUrl(environment))
+      : runningServers(env).find((running) => running.dataDir === named);
+  const settings = server === undefined ? here : settingsOf({ env, cwd: server.cwd });
+  const found = named ?? server?.dataDir ?? resolve(cwd, '.relay');
+  return { ...environment, env: { ...settings, RELAY_DATA_DIR: found } };
 }
 
 /** A key in a new SQLite store would not be one of a running server that uses PostgreSQL. */

@@ -89,7 +89,7 @@ export function keyOf(environment: CliEnvironment, { apiKey, keyFile }: Profile)
 }
 
 /** Undefined if there is no file. Refuses one that other users of this machine can read. */
-function readPrivate(path: string): string | undefined {
+export function readPrivate(path: string): string | undefined {
   let mode: number;
   try {
     mode = statSync(path).mode;

@@ -69,7 +69,10 @@ export function registerServer(
   } catch {
     return () => undefined;
   }
-  const unregister = () => remove(path);
+  const unregister = () => {
+    process.off('exit', unregister);
+    remove(path);
+  };
   process.once('exit', unregister);
   return unregister;
 }

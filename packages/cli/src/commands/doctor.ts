@@ -31,7 +31,7 @@ async function diagnose(context: Context<Options>): Promise<void> {
   const { runChecks } = await import('../doctor/doctor.ts');
   let failed = 0;
   const checksData = options.remote !== true;
-  const installation = context.installation(options.dataDir);
+  const installation = await context.installation(options.dataDir);
   for await (const finding of runChecks(installation, connection, checksData)) {
     if (finding.state === 'wrong') failed += 1;
     if (print.json) {

@@ -2,19 +2,23 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CurrentKey } from '@relay/sdk';
 import type { CliCommand, Context } from '../command.ts';
-import { checkedUrl, clientFor, writeCliKey } from '../connection.ts';
+import { checkedUrl, clientFor, connectionOf, writeCliKey } from '../connection.ts';
 import { CliError, exitCodes, isApiError } from '../errors.ts';
+import { setting } from '../environment.ts';
 import { readSecret } from '../input.ts';
 import {
-  dataDirOf,
   existingStore,
+  installationOf,
   keyFiles,
   localKey,
   localUrl,
   registeredAt,
+  serverHere,
+  withAddress,
 } from '../local-server.ts';
 import {
   defaultProfile,
+  localName,
   profileNamed,
   profilesPath,
   readProfiles,
@@ -52,8 +56,9 @@ async function logIn(
   context: Context<LoginOptions>,
   [given = context.options.url]: readonly (string | undefined)[],
 ): Promise<void> {
-  const url = checkedUrl(given ?? localUrl(context.environment));
-  const isHere = given === undefined || registeredAt(context.environment, url) !== undefined;
+  const { environment } = context;
+  const url = withAddress(environment, checkedUrl(given ?? localUrl(environment)));
+  const isHere = given === undefined || registeredAt(environment, url) !== undefined;
   if (isHere && context.options.name === undefined) await logInHere(context, url);
   else await logInByKey(context, url);
 }
@@ -79,9 +84,10 @@ async function logInByKey(context: Context<LoginOptions>, url: string): Promise<
 /** The server on this machine: the access to its data folder is the proof. */
 async function logInHere({ environment, print }: Context, url: string): Promise<void> {
   await anonymous(url);
-  const dataDir = dataDirOf(environment, url);
+  const dataDir = serverHere(environment, url)?.dataDir;
+  if (dataDir === undefined) throw unregistered(environment, url);
   const path = join(dataDir, keyFiles.own);
-  const key = (await heldKey(environment, url)) ?? (await createdKey(environment, url));
+  const key = (await heldKey(environment, url)) ?? (await createdKey(environment, url, dataDir));
   // Its holder has a key of its own now.
   rmSync(join(dataDir, keyFiles.first), { force: true });
   const text = `${signedIn(url, key)}\nThe key is in ${path}.`;
@@ -89,6 +95,21 @@ async function logInHere({ environment, print }: Context, url: string): Promise<
 }
 
 type Environment = Context['environment'];
+
+/** Any program can listen on a port. What proves a server is its registration. */
+function unregistered(environment: Environment, url: string): CliError {
+  const named = setting(environment, 'RELAY_DATA_DIR');
+  const user = named === undefined ? '' : ` with the data folder ${named}`;
+  return new CliError(
+    'server_not_registered',
+    `The server at ${url} is not registered on this machine${user}`,
+    {
+      hint:
+        'if it is yours, create a key with "relay bootstrap", and use it with ' +
+        `"relay login ${url}" or RELAY_API_KEY`,
+    },
+  );
+}
 
 /** Makes the CLI's own key from the first key, if there is only that. */
 async function heldKey(environment: Environment, url: string): Promise<CurrentKey | undefined> {
@@ -106,17 +127,24 @@ async function heldKey(environment: Environment, url: string): Promise<CurrentKe
   }
 }
 
-async function createdKey(environment: Environment, url: string): Promise<CurrentKey> {
-  const dataDir = dataDirOf(environment, url);
-  const installation = { ...environment, env: { ...environment.env, RELAY_DATA_DIR: dataDir } };
-  const { env, cwd } = existingStore(installation);
-  const { makeTenantKey } = await import('@relay/server/operator');
-  const { apiKey } = await makeTenantKey({ env, cwd }, 'default');
-  const key = await checkedKey(url, apiKey, `the data folder ${dataDir}`);
-  // One that the server rejects.
-  rmSync(join(dataDir, keyFiles.own), { force: true });
-  writeCliKey(dataDir, apiKey);
-  return key;
+async function createdKey(
+  environment: Environment,
+  url: string,
+  dataDir: string,
+): Promise<CurrentKey> {
+  const { env, cwd } = existingStore(await installationOf(environment, { url }, dataDir));
+  const { makeTenantKey, revokeTenantKey } = await import('@relay/server/operator');
+  const made = await makeTenantKey({ env, cwd }, 'default');
+  try {
+    const key = await checkedKey(url, made.apiKey, `the data folder ${dataDir}`);
+    // One that the server rejects.
+    rmSync(join(dataDir, keyFiles.own), { force: true });
+    writeCliKey(dataDir, made.apiKey);
+    return key;
+  } catch (error) {
+    await revokeTenantKey({ env, cwd }, made);
+    throw error;
+  }
 }
 
 /** Fails if no server responds, before anything is asked or created. */
@@ -146,7 +174,8 @@ function signedIn(url: string, key: CurrentKey): string {
 async function logOut(context: Context, [given]: readonly string[]): Promise<void> {
   const { environment, print } = context;
   const named = given ?? context.connection.profile;
-  if (named !== undefined) {
+  const isLocalServer = named === localName && !Object.hasOwn(readProfiles(environment), localName);
+  if (named !== undefined && !isLocalServer) {
     profileNamed(environment, named);
     const { [named]: _removed, ...others } = readProfiles(environment);
     writeProfiles(environment, others);
@@ -158,11 +187,13 @@ async function logOut(context: Context, [given]: readonly string[]): Promise<voi
     );
     return;
   }
-  const { url } = context.connection;
+  const { url } = isLocalServer
+    ? connectionOf(environment, { profile: localName })
+    : context.connection;
   const local = localKey(environment, url);
   if (local === undefined || local.isFirst) {
     throw new CliError('not_signed_in', `No key for ${url} is kept here`, {
-      hint: '"relay profile list" shows the profiles',
+      hint: '"relay profile list" shows the profiles; a server on this machine must be running',
     });
   }
   const isRevoked = await revoked(url, local.apiKey);
@@ -177,13 +208,14 @@ async function logOut(context: Context, [given]: readonly string[]): Promise<voi
   );
 }
 
+/** Whether the server revoked it. False if the key was invalid already; otherwise it must be kept. */
 async function revoked(url: string, apiKey: string): Promise<boolean> {
   const client = await clientFor({ url, apiKey, keyFrom: undefined });
   try {
     await client.keys.revoke((await client.keys.current()).id);
     return true;
   } catch (error) {
-    if (isApiError(error)) return false;
+    if (isApiError(error) && error.status === 401) return false;
     throw error;
   }
 }

@@ -10,6 +10,7 @@ export {
 export { type ExportVerdict, verifyExport } from '../audit/export.ts';
 export { type Inspection, inspectStore } from './inspect.ts';
 export type { Installation } from '../config/config.ts';
+export { settingsOf } from '../config/env-file.ts';
 export {
   type ListedModel,
   listKnownModels,
@@ -18,4 +19,4 @@ export {
 } from '../config/model-table.ts';
 export { checkConfigFile, type ConfigCheck } from './check-config.ts';
 export { type Rotation, rotateMasterKey } from './rotate.ts';
-export { makeTenantKey } from './tenant-key.ts';
+export { makeTenantKey, revokeTenantKey } from './tenant-key.ts';

@@ -1,5 +1,6 @@
+import { auditRecordsOf } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
-import { auditWriter } from '../audit/operator-entries.ts';
+import { auditWriter, operatorAuditEntry } from '../audit/operator-entries.ts';
 import { ConfigError, readConfig, type Installation } from '../config/config.ts';
 import { type IssuedKey, issueBootstrapKey } from '../secrets/keys.ts';
 import { withStore } from '../config/open-store.ts';
@@ -28,5 +29,19 @@ export async function makeTenantKey(
       await setWorkspace(store, { config, ids, tenant, folder: workspace, cwd, audit });
     }
     return issueBootstrapKey(store, ids, { tenant, by: 'bootstrap', audit });
+  });
+}
+
+/** Of a key that `makeTenantKey` created. */
+export async function revokeTenantKey(
+  { env, cwd }: Installation,
+  { tenantId, keyId }: IssuedKey,
+): Promise<void> {
+  const config = readConfig(env, cwd);
+  await withStore(config, 'shared', async (store) => {
+    const audit = auditWriter(await openRootKey(store, masterKeys(config)));
+    const entry = operatorAuditEntry('bootstrap', 'key.revoked', { keyId, name: 'bootstrap' });
+    const entries = auditRecordsOf({ audit }, tenantId, [entry]);
+    await store.tenant(tenantId).revokeKey(keyId, Date.now(), entries);
   });
 }
