@@ -117,10 +117,13 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const target = resolve(process.env['INIT_CWD'] ?? process.cwd(), process.argv[2] ?? 'tarballs');
   const parts = mkdtempSync(join(tmpdir(), 'relay-parts-'));
   try {
-    const path = bundle(packAll(parts), target);
+    console.error('Building and packing the packages (about a minute) …');
+    const tarballOf = packAll(parts);
+    console.error('Bundling their dependencies …');
+    const path = bundle(tarballOf, target);
     console.log(path);
     console.log(`Install it with \`npm install ${path}\`, or make a project with`);
-    console.log(`\`npx relay init my-bot --packages ${target}\`.`);
+    console.log(`\`npx relay init ../my-bot --packages ${target}\`.`);
   } finally {
     rmSync(parts, { recursive: true });
   }

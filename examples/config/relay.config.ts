@@ -1,5 +1,4 @@
-import { defineAgent, defineConfig, defineTool } from 'relay-kit';
-import { z } from 'zod';
+import { defineAgent, defineConfig, defineTool, z } from 'relay-kit';
 
 const findInvoice = defineTool({
   name: 'find_invoice',

@@ -328,7 +328,7 @@ const plans: Readonly<Record<string, Plan>> = {
   },
 
   'docs/guides/first-project.md': {
-    steps: each(['npm ', 'npx relay init', 'cd my-bot'], '', {
+    steps: each(['npm ', 'npx relay init', 'cd my-bot', 'cd ../my-bot'], '', {
       skip: 'installs packages; test/e2e/packed.test.ts makes and starts a project from the tarball',
     }),
   },

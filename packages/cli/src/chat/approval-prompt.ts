@@ -52,8 +52,8 @@ export class ApprovalPrompt {
   }
 
   async #permission(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
-    const { canEdit, canAllowAlways } = request;
-    if (!canAllowAlways) this.#options.writeLine('  A rule demands an approval of each such call.');
+    const { canEdit, canAllowAlways, isDemandedByTool = false } = request;
+    if (!canAllowAlways) this.#options.writeLine(`  ${whyEachTime(isDemandedByTool)}.`);
     const more = `${canAllowAlways ? '  [a]lways' : ''}${canEdit ? '  [e]dit' : ''}`;
     const prompt = `  [y]es  [n]o${more} > `;
     for (;;) {
@@ -290,4 +290,11 @@ function jsonOrText(line: string): unknown {
   } catch {
     return line;
   }
+}
+
+/** Why "always" has no effect. */
+export function whyEachTime(isDemandedByTool: boolean): string {
+  return isDemandedByTool
+    ? 'This tool needs an approval for each call'
+    : 'A rule demands an approval of each such call';
 }

@@ -70,6 +70,8 @@ export interface ApprovalRequest {
   readonly canEdit: boolean;
   /** Whether "always" would have an effect: no rule demands a person for each such call. */
   readonly canAllowAlways: boolean;
+  /** Why not: the tool demands it, not a rule. */
+  readonly isDemandedByTool?: boolean;
   readonly prompt?: string | undefined;
   readonly schema?: Approval['schema'];
 }
@@ -88,6 +90,7 @@ export function requestFromApproval(approval: Approval): ApprovalRequest {
     agents: agentPath,
     canEdit: true,
     canAllowAlways: approval.rule === undefined,
+    isDemandedByTool: approval.rule?.list === 'needsApproval',
     prompt,
     schema,
   };
@@ -106,5 +109,6 @@ export function requestFromEvent(
   const flags = display.flags;
   const canAllowAlways = event.rule === undefined;
   const shared = { id, kind, tool, params, text, flags, agents: agentPath };
-  return { ...shared, canEdit: false, canAllowAlways };
+  const isDemandedByTool = event.rule?.list === 'needsApproval';
+  return { ...shared, canEdit: false, canAllowAlways, isDemandedByTool };
 }

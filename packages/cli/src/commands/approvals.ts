@@ -1,3 +1,4 @@
+import { whyEachTime } from '../chat/approval-prompt.ts';
 import { describeFlags } from '@relay/protocol/display';
 import type { Approval, DecisionBody, RelayClient } from '@relay/sdk';
 import { Option } from 'commander';
@@ -201,7 +202,8 @@ async function approveApproval(
   });
   printDecision(context, decided);
   if (always === true && decided.rule !== undefined) {
-    context.print.note('A rule demands an approval of each such call: --always has no effect.');
+    const why = whyEachTime(decided.rule.list === 'needsApproval');
+    context.print.note(`${why}: --always has no effect.`);
   }
 }
 

@@ -54,8 +54,9 @@ export async function* checkData({ env, cwd }: CliEnvironment): AsyncGenerator<F
 function* configFindings(check: ConfigCheck): Generator<Finding> {
   if (check.state === 'absent') return;
   if (check.state === 'valid') {
-    const { path, agents, tools } = check;
-    yield ok('config', `${path} is valid (agents: ${agents}, tools: ${tools})`);
+    const { path, agents, tools, mcpServers } = check;
+    const servers = mcpServers.length === 0 ? '' : `, MCP servers: ${mcpServers.join(', ')}`;
+    yield ok('config', `${path} is valid (agents: ${agents}, tools: ${tools}${servers})`);
     return;
   }
   const { problem, excerpt } = check;

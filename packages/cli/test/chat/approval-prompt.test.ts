@@ -161,6 +161,12 @@ describe('prompt for a call that a rule demands an approval of', () => {
     expect(prompts[0]?.prompt).toBe('  [y]es  [n]o  [e]dit > ');
     expect(written).toContain('  A rule demands an approval of each such call.');
   });
+
+  test('says so if the tool demands it, not a rule', async () => {
+    const { ask, written } = user('o');
+    await ask({ ...permission, canAllowAlways: false, isDemandedByTool: true });
+    expect(written).toContain('  This tool needs an approval for each call.');
+  });
 });
 
 describe('prompt for an unknown outcome', () => {

@@ -11,9 +11,16 @@ async function check(): Promise<ConfigCheck> {
     const path = findConfigFile(env, cwd);
     if (path === undefined) return { state: 'absent' };
     const file = await loadConfigFile(env, cwd);
-    assembleDefinitions(readConfig(env, cwd), file, {});
-    const { agents = [], tools = [] } = file;
-    return { state: 'valid', path, agents: agents.length, tools: tools.length };
+    const config = readConfig(env, cwd);
+    const { agents, tools } = assembleDefinitions(config, file, {});
+    const builtIn = assembleDefinitions(config, {}, {});
+    return {
+      state: 'valid',
+      path,
+      agents: agents.list().length - builtIn.agents.list().length,
+      tools: tools.list().length - builtIn.tools.list().length,
+      mcpServers: Object.keys(file.mcpServers ?? {}),
+    };
   } catch (error) {
     if (error instanceof ConfigError) {
       return { state: 'invalid', problem: error.message, excerpt: error.excerpt };

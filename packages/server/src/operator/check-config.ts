@@ -14,6 +14,8 @@ export type ConfigCheck =
       readonly path: string;
       readonly agents: number;
       readonly tools: number;
+      /** Names. */
+      readonly mcpServers: readonly string[];
     }
   | { readonly state: 'invalid'; readonly problem: string; readonly excerpt?: string | undefined };
 

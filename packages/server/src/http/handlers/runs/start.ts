@@ -253,9 +253,9 @@ export function chooseToolsAndFunctions(
     // A run that is no turn does not have the tools of sessions.
     const taken = registry.find(name);
     const isTaken = taken !== undefined && taken.needsSession !== true;
-    const isReserved = isTaken || name === handoffToolName;
-    if (isReserved || name in Object.prototype) {
-      throw invalidField(`${path}.name`, `A function cannot be named ${name}`);
+    if (isTaken || name === handoffToolName || name in Object.prototype) {
+      const why = isTaken ? 'a tool of the server has that name' : 'the name is reserved';
+      throw invalidField(`${path}.name`, `A function cannot be named ${name}: ${why}`);
     }
     const [issue] = checkToolSchema(tool.inputSchema);
     if (issue !== undefined) {
