@@ -83,6 +83,8 @@ export default defineConfig({
           name: 'browser',
           include: [browser],
           testTimeout: 60_000,
+          // Pages, browsers and servers share the machine: what fails twice is a fault.
+          retry: 1,
           // The files of a worker share a browser.
           isolate: false,
           maxWorkers: 2,
