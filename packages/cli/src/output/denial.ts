@@ -1,6 +1,6 @@
 import type { StoredEvent } from '@relay/sdk';
 
-type Rule = NonNullable<Extract<StoredEvent, { type: 'tool.denied' }>['rule']>;
+type Rule = Omit<NonNullable<Extract<StoredEvent, { type: 'tool.denied' }>['rule']>, 'id'>;
 
 /** Which rule has denied a call, in the words of "relay explain". */
 export function deniedByText({ list, index, source }: Rule): string {

@@ -36,7 +36,7 @@ export type RunsFrame =
       /** Images and files that the model was shown. */
       attachments?: readonly AttachmentPart[];
       /** The rule that has denied the call. */
-      rule?: RuleRef | undefined;
+      rule?: Omit<RuleRef, 'id'> | undefined;
     })
   | {
       type: 'approval_requested';
@@ -156,7 +156,8 @@ export const runs: Dialect = {
           type: 'tool_result',
           id: event.toolCallId,
           output: failureOutput(event),
-          ...defined({ rule: event.type === 'tool.denied' ? event.rule : undefined }),
+          ...(event.type === 'tool.denied' &&
+            event.rule !== undefined && { rule: placeOf(event.rule) }),
         });
       case 'approval.requested':
         return {
@@ -249,4 +250,8 @@ function toolCall(event: Stored<EventOf<'tool.called'> | EventOf<'tool.started'>
   const { toolCallId: id, name, input } = event;
   const resultBy = event.type === 'tool.started' ? { resultBy: event.resultBy } : {};
   return withAgentId(event, { type: 'tool_call', id, name, input, ...resultBy });
+}
+
+function placeOf({ list, index, source }: RuleRef): Omit<RuleRef, 'id'> {
+  return { list, index, source };
 }

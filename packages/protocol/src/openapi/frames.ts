@@ -65,7 +65,7 @@ export const runsFrameSchema = z.discriminatedUnion('type', [
     id: text,
     output: z.json(),
     attachments,
-    rule: ruleRefSchema.optional(),
+    rule: ruleRefSchema.omit({ id: true }).optional(),
     ...subAgent,
   }),
   z.strictObject({

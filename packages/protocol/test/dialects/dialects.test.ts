@@ -88,11 +88,14 @@ describe.each(all.map((dialect) => [dialect.name, dialect] as const))(
     it('never shows a secret or an internal field', () => {
       const text = JSON.stringify(framesOf(dialect));
       expect(text).not.toContain(hidden);
-      for (const field of ['digest', 'idempotencyKey', 'providerCallId', 'permissions', 'rule']) {
+      for (const field of ['digest', 'idempotencyKey', 'providerCallId', 'permissions']) {
         expect(text).not.toContain(`"${field}"`);
       }
       for (const field of ['labels', 'textId', 'reasoningId']) expect(text).not.toContain(field);
       for (const [, frame] of framesOf(dialect)) expect(frame).not.toHaveProperty('at');
+      // Which rule has denied a call is said, and what its id is not.
+      const ruled = framesOf(dialect).filter(([, frame]) => 'rule' in (frame as object));
+      for (const [, frame] of ruled) expect(frame).toMatchObject({ output: { status: 'denied' } });
       const unhurried = framesOf(dialect).filter(
         ([, frame]) => (frame as { type: string }).type !== 'approval_expiring',
       );

@@ -137,6 +137,7 @@ describe('runs dialect', () => {
           type: 'tool_result',
           id: 'call_note',
           output: { status: 'denied', reason: 'Not now' },
+          rule: { list: 'allowlist', index: 0, source: 'request' },
         },
       ],
       [31, { type: 'handoff', from: 'assistant', to: 'researcher' }],
