@@ -125,7 +125,12 @@ describe('Governance in the console', inBrowser, () => {
     await missed.getByText('The pattern `mine` does not match `to` from `d` on.').waitFor();
     await mine.getByLabel(/^to/).fill('mine');
     await mine.getByRole('button', { name: 'Explain' }).click();
-    await mine.getByRole('link', { name: /^Draft of the policy, deny rule/ }).waitFor();
+    const decided = mine.locator('section', { hasText: 'Decision' });
+    await decided.getByText('Denied', { exact: true }).waitFor();
+    await decided
+      .getByRole('link', { name: /^Draft of the policy, deny rule/ })
+      .first()
+      .waitFor();
     await mine.getByRole('link', { name: 'Rules' }).click();
     await conflict.getByRole('button', { name: 'Combine both' }).click();
     await save(mine, version + 2);

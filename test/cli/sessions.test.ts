@@ -1,6 +1,13 @@
 import { PassThrough } from 'node:stream';
 import { deliveryModes, agentStatuses } from '@relay/protocol';
-import type { Delivery, Session, SessionMessage, SessionSnapshot } from '@relay/sdk';
+import {
+  type AttachedSession,
+  createClient,
+  type Delivery,
+  type Session,
+  type SessionMessage,
+  type SessionSnapshot,
+} from '@relay/sdk';
 import { expect, test } from 'vitest';
 import { deliveryModes as offeredModes } from '../../packages/cli/src/commands/messages.ts';
 import { sessionStatuses } from '../../packages/cli/src/commands/sessions.ts';
@@ -16,19 +23,23 @@ let handles = 0;
 const fresh = (name: string) => `${name}-${(handles += 1)}`;
 
 /** A session of a program, which no program serves: it keeps what it gets. */
-async function attached(name: string): Promise<Session> {
-  const handle = fresh(name);
-  const { session } = await fixture.client.sessions.attach({
-    handle,
+/** A session without the stream on which its program would receive. */
+function attach(name: string): Promise<AttachedSession> {
+  return fixture.client.sessions.attach({
+    handle: fresh(name),
     identity: { name, kind: 'program' },
     capabilities: {
+      actions: { invoke: true, expose: true },
       messaging: { receive: true },
       delivery: { modes: ['on-idle', 'manual'], queue: true },
       events: { emits: ['status.changed'] },
       lifecycle: { release: true },
     },
   });
-  return session;
+}
+
+async function attached(name: string): Promise<Session> {
+  return (await attach(name)).session;
 }
 
 /** The CLI with a person at it, who reads and writes while it runs. */
@@ -251,14 +262,11 @@ test('approvals show names the session that asks', async () => {
 });
 
 test('actions invoke says whom it waits for, and actions status shows the result later', async () => {
-  const handle = fresh('deployer');
-  const actions = {
-    deploy: { description: 'Deploys', inputSchema: { type: 'object' }, run: () => 'done' },
-  };
-  const serve = (token?: string) =>
-    fixture.client.sessions.serve({ handle, token, actions, onMessage: () => undefined });
-  const before = await serve();
-  await before.close();
+  const deploy = { description: 'Deploys', inputSchema: { type: 'object' } };
+  const { session: program, token } = await attach('deployer');
+  const { handle } = program.identity;
+  const { actions } = createClient({ baseUrl: fixture.server.url, apiKey: token });
+  await actions.register({ ...deploy, name: 'deploy', handler: { sessionId: program.id } });
   const invoking = person('actions', 'invoke', 'deploy');
   await invoking.notes(`by @${handle}, which is idle; waiting up to 30 s`);
   const [, id = ''] = /invocation (\S+) is/.exec(invoking.texts.err) ?? [];
@@ -268,7 +276,12 @@ test('actions invoke says whom it waits for, and actions status shows the result
   const late = await run('actions', 'invoke', 'deploy', '--timeout', '3s');
   expect(late).toMatchObject({ code: 124, out: '' });
   expect(late.err).toContain('waiting up to 3 s');
-  const session = await serve(before.token);
+  const session = await fixture.client.sessions.serve({
+    handle,
+    token,
+    actions: { deploy: { ...deploy, run: () => 'done' } },
+    onMessage: () => undefined,
+  });
   expect(await invoking.exit).toBe(0);
   expect(invoking.texts.out).toBe('"done"\n');
   expect(await run('actions', 'status', id)).toMatchObject({ code: 0, out: '"done"\n' });

@@ -60,7 +60,7 @@ it(
           const shown = new Set(
             segments
               .filter(({ role }) => role.endsWith('command'))
-              .map((segment) => segment.text.replace(/["'\\\n]/g, '')),
+              .map((segment) => segment.text.replace(/\$(?=["'])|["'\\\n]/g, '')),
           );
           const found = readFileSync(record, 'utf8')
             .split('\x1e')
