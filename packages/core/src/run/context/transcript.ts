@@ -266,10 +266,14 @@ function compacted(transcript: Transcript, event: EventOf<'context.compacted'>):
   };
 }
 
-export function callIdsIn(messages: readonly Message[]): string[] {
+export function callsIn(messages: readonly Message[]): MessageToolCall[] {
   return messages.flatMap((message) =>
-    message.role === 'assistant' ? (message.tool_calls ?? []).map(({ id }) => id) : [],
+    message.role === 'assistant' ? (message.tool_calls ?? []) : [],
   );
+}
+
+export function callIdsIn(messages: readonly Message[]): string[] {
+  return callsIn(messages).map(({ id }) => id);
 }
 
 export function leadingInstructions(messages: readonly Message[]): number {
