@@ -2,14 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { auditActions } from '@relay/protocol';
 import { bootServer, type TestServer } from './support/server.ts';
 import { startRun } from './support/requests.ts';
 import { WebhookSigner } from '../src/secrets/webhook-signer.ts';
 
 const guide = new URL('../../../docs/guides/governance.md', import.meta.url);
-const snippets = [...readFileSync(guide, 'utf8').matchAll(/```js\n(.*?)```/gs)].map(
-  ([, code]) => code,
-);
+const guideText = readFileSync(guide, 'utf8');
+const snippets = [...guideText.matchAll(/```js\n(.*?)```/gs)].map(([, code]) => code);
 
 async function exported<Function>(name: string): Promise<Function> {
   const code = snippets.find((each) => each?.includes(`export function ${name}(`)) ?? '';
@@ -18,6 +18,10 @@ async function exported<Function>(name: string): Promise<Function> {
   )) as Record<string, Function>;
   return module[name]!;
 }
+
+it('the guide says when each action of the audit trail is recorded', () => {
+  expect(auditActions.filter((action) => !guideText.includes(`\`${action}\``))).toEqual([]);
+});
 
 describe('the signature check in the guide', async () => {
   type Check = (secret: string, signature: string, body: string, tolerance?: number) => boolean;
