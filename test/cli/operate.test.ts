@@ -16,7 +16,7 @@ test('agents lists agents and shows one', async () => {
   expect((await run('agents', 'show', 'assistant')).out).toMatch(/agent +assistant/);
   const unknown = await run('agents', 'show', 'nobody');
   expect(unknown.code).toBe(3);
-  expect(unknown.err).toContain('agents of this server: assistant');
+  expect(unknown.err).toContain('"relay agents" lists all');
 });
 
 test('usage shows tokens by model and agent, or of a label', async () => {

@@ -175,6 +175,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     expect(notesOf('later')).toEqual([]);
     const again = terminal('chat --continue');
     await again.shows('you › notify later');
+    expect(again.shell.screen).toContain(`assistant (demo) at ${server.url}`);
     await again.shows('[e]dit >');
     again.shell.line('y');
     await again.shows('The note was sent.');
@@ -215,7 +216,9 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     shell.line('/resume');
     await shows('or Enter to stay >');
     shell.line('2');
-    await expect.poll(() => shell.screen.match(/^you › say 1$/gm)?.length).toBe(2);
+    await expect
+      .poll(() => shell.screen.match(/^you › say 1$/gm)?.length, { timeout: 30_000 })
+      .toBe(2);
     shell.line('quit');
     await shows('ended with 0');
   });

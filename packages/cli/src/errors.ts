@@ -135,6 +135,7 @@ const hints: Readonly<Record<string, string>> = {
     'use a key with that scope; an administrator can create one with "relay keys create"',
   approve_scope_required: 'use a key with the scope approve',
   credential_missing: 'store the provider\'s key: "relay credentials set PROVIDER"',
+  unknown_agent: '"relay agents" lists all',
   unknown_model:
     'choose another model; the model "demo" needs no provider, and "relay credentials list" shows ' +
     'the configured providers',

@@ -1,5 +1,6 @@
 /** A conversation of durable runs: it survives this process, its connection and the server. */
-import type { RelayClient, Run, RunHandle, RunStreamEvent } from '@relay/sdk';
+import type { Agent, RelayClient, Run, RunHandle, RunStreamEvent } from '@relay/sdk';
+import { findAgent } from '../commands/agents.ts';
 import { CliError, exitCodes } from '../errors.ts';
 import { answerCommand } from '../output/transcript.ts';
 import {
@@ -42,12 +43,14 @@ export class DurableChatClient implements ChatClient {
     return this.#conversationId;
   }
 
-  get agent(): string | undefined {
-    return this.#agent;
+  /** The agent of the next message. */
+  agent(): Promise<Agent> {
+    return findAgent(this.#options.client, this.#agent);
   }
 
   /** It uses its own model, if it has one. */
-  setAgent(name: string): void {
+  async setAgent(name: string): Promise<void> {
+    await findAgent(this.#options.client, name);
     this.#agent = name;
     this.model = undefined;
   }
@@ -105,7 +108,7 @@ export class DurableChatClient implements ChatClient {
 
   /** An agent can have its own model. Otherwise `demo` works without any setup. */
   async #defaultModel(signal: AbortSignal): Promise<string | undefined> {
-    if (this.#agent !== undefined) return undefined;
+    if (this.#agent !== undefined || (await this.agent()).model !== undefined) return undefined;
     return (await this.#options.client.models({ signal })).defaultModel ?? 'demo';
   }
 }

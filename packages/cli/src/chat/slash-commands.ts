@@ -40,7 +40,7 @@ const commands: readonly SlashCommand[] = [
   { name: 'agent', argument: '[NAME]', description: 'use another agent, or list the agents' },
   { name: 'new', description: 'begin a new conversation' },
   { name: 'resume', argument: '[ID]', description: 'continue an earlier conversation' },
-  { name: 'tools', description: 'list the tools and which need approval' },
+  { name: 'tools', description: 'list the tools of the agent and which need approval' },
   { name: 'cost', description: 'show the tokens and the cost of the conversation' },
   { name: 'exit', description: 'leave; so do exit, quit and Ctrl-D' },
 ];
@@ -87,7 +87,7 @@ export class SlashCommands {
         await this.#resume(argument);
         return;
       case 'tools':
-        this.#list((await this.#options.client.tools()).tools, toolColumns);
+        await this.#tools();
         return;
       case 'cost':
         this.#say(usageText(await this.#options.chat.usage()));
@@ -161,28 +161,31 @@ export class SlashCommands {
   async #agent(name: string): Promise<void> {
     const { client } = this.#options;
     const durable = this.#withKey('/agent');
-    const agents = await take(client.agents.list(), 200);
     if (name === '') {
-      const isCurrent = (agent: (typeof agents)[number]) =>
-        durable.agent === undefined ? agent.isDefault : agent.name === durable.agent;
-      this.#list(agents, [
+      const current = (await durable.agent()).name;
+      this.#list(await take(client.agents.list(), 200), [
         {
           title: 'agent',
-          value: (agent) => `${agent.name}${isCurrent(agent) ? ' (current)' : ''}`,
+          value: (agent) => `${agent.name}${agent.name === current ? ' (current)' : ''}`,
         },
         { title: 'model', value: ({ model }) => model },
         { title: 'description', value: ({ description }) => description },
       ]);
       return;
     }
-    const names = agents.map((agent) => agent.name);
-    if (!names.includes(name)) {
-      const meant = nearestTo(name, names, 3);
-      const hint = meant === undefined ? '' : `did you mean ${meant}? `;
-      throw usageError(`No agent "${name}"`, `${hint}/agent lists all`);
-    }
-    durable.setAgent(name);
+    await durable.setAgent(name);
     this.#say(`The next message goes to ${name}.`);
+  }
+
+  /** An agent that names no tools has all of them in a chat. */
+  async #tools(): Promise<void> {
+    const { client, durable } = this.#options;
+    const { tools } = await client.tools();
+    const own = (await durable?.agent())?.tools;
+    this.#list(
+      own === undefined ? tools : tools.filter(({ name }) => own.includes(name)),
+      toolColumns,
+    );
   }
 
   async #resume(id: string): Promise<void> {

@@ -1,5 +1,6 @@
-import type { Agent } from '@relay/sdk';
-import type { CliCommand, Context } from '../command.ts';
+import { nearestTo } from '@relay/protocol/display';
+import type { Agent, RelayClient } from '@relay/sdk';
+import { type CliCommand, type Context, take } from '../command.ts';
 import { CliError, exitCodes } from '../errors.ts';
 
 export function registerAgents(program: CliCommand): void {
@@ -17,7 +18,7 @@ export function registerAgents(program: CliCommand): void {
 
 async function listAgents(context: Context): Promise<void> {
   const { agents } = await context.client();
-  const { items } = await agents.list().page();
+  const items = await take(agents.list(), mostAgents);
   context.print.list(
     items,
     [
@@ -31,16 +32,25 @@ async function listAgents(context: Context): Promise<void> {
   );
 }
 
+const mostAgents = 1_000;
+
+/** The agent with this name, or the default one. */
+export async function findAgent(client: RelayClient, name: string | undefined): Promise<Agent> {
+  const agents = await take(client.agents.list(), mostAgents);
+  const found = agents.find((each) => (name === undefined ? each.isDefault : each.name === name));
+  if (found !== undefined) return found;
+  const names = agents.map((each) => each.name);
+  const meant = nearestTo(name ?? '', names, 3);
+  const hint = meant === undefined ? '' : `did you mean ${meant}? `;
+  throw new CliError('not_found', `No agent has the name ${name}`, {
+    exit: exitCodes.notFound,
+    hint: `${hint}"relay agents" lists all`,
+  });
+}
+
 async function showAgent(context: Context, [name = '']: readonly string[]): Promise<void> {
   const client = await context.client();
-  const { items } = await client.agents.list().page();
-  const agent = items.find((each) => each.name === name);
-  if (agent === undefined) {
-    throw new CliError('not_found', `No agent has the name ${name}`, {
-      exit: exitCodes.notFound,
-      hint: `agents of this server: ${items.map((each) => each.name).join(', ')}`,
-    });
-  }
+  const agent = await findAgent(client, name);
   const { defaultModel } = await client.models();
   context.print.record(agent, {
     agent: agent.name,

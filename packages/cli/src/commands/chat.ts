@@ -1,11 +1,12 @@
 import { Readable } from 'node:stream';
-import type { RelayClient } from '@relay/sdk';
+import type { RelayClient, Run } from '@relay/sdk';
 import type { DurableChatClient } from '../chat/durable-client.ts';
 import type { CliCommand, Context } from '../command.ts';
 import { timeoutOption } from '../deadline.ts';
 import { CliError, exitCodes, usageError } from '../errors.ts';
 import { readStdin } from '../input.ts';
 import { isLocal } from '../local-server.ts';
+import { escapeLine } from '../output/escape.ts';
 
 interface Options {
   readonly model?: string;
@@ -91,25 +92,30 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
       timeout: options.timeout,
     });
     note = (line) => conversation.note(line);
-    if (terminal.isInteractive && words.length === 0) {
-      const model = chatClient.model ?? (await client.models()).defaultModel ?? 'demo';
-      const name = options.agent ?? model;
-      writeLine(print.paint('dim', `${name} at ${connection.url}. ${keysHelp}`));
-      if (connection.apiKey === undefined) writeLine(print.paint('dim', keylessNote));
-    }
     /** False: the user has left. */
-    const resume = async (id: string) => {
-      const whole = await context.id('conversation', id);
-      const runs = (await durable?.resume(whole, historyLength)) ?? [];
+    const follow = async (runs: readonly Run[]) => {
       conversation.showHistory(runs);
       const last = runs.at(-1);
       const isActive = last !== undefined && /^(queued|running|waiting)$/.test(last.status);
       if (!isActive || durable === undefined) return true;
       return conversation.showTurn(async (left) => durable.rejoin(last, left));
     };
+    const resume = async (id: string) =>
+      follow((await durable?.resume(await context.id('conversation', id), historyLength)) ?? []);
     const conversationId = await conversationToResume(context, client);
-    const isHere = conversationId === undefined || (await resume(conversationId));
-    if (!isHere) return;
+    const earlier =
+      conversationId === undefined ? [] : await durable?.resume(conversationId, historyLength);
+    // Fails now if there is no such agent.
+    const agent =
+      options.agent === undefined && words.length > 0 ? undefined : await durable?.agent();
+    if (terminal.isInteractive && words.length === 0) {
+      const model =
+        chatClient.model ?? agent?.model ?? (await client.models()).defaultModel ?? 'demo';
+      const name = agent === undefined ? model : `${agent.name} (${model})`;
+      writeLine(print.paint('dim', `${escapeLine(name)} at ${connection.url}. ${keysHelp}`));
+      if (connection.apiKey === undefined) writeLine(print.paint('dim', keylessNote));
+    }
+    if (!(await follow(earlier ?? []))) return;
     if (words.length > 0) {
       conversation.showFiles(attached.files);
       await conversation.runOnce(withPiped(attached.content, piped));

@@ -8,6 +8,7 @@ import { collect, count } from '../options.ts';
 import { escapeLine } from '../output/escape.ts';
 import type { Fields } from '../output/print.ts';
 import { formatCost, formatTime } from '../output/table.ts';
+import { findAgent } from './agents.ts';
 import { printSent, sendOptions, type SendOptions } from './messages.ts';
 
 /** Repeats the list in @relay/protocol so that help does not load it; a test compares the two. */
@@ -297,6 +298,7 @@ async function startSession(context: Context<StartOptions>, [name = '']: readonl
   }
   const harness = handle === undefined ? (context.options.harness ?? 'native') : name;
   const client = await context.client();
+  if (agent !== undefined) await findAgent(client, agent);
   const labels = Object.fromEntries(
     label.map((each) => {
       const [name = '', ...value] = each.split(':');

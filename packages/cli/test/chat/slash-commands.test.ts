@@ -2,6 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import type { RelayClient } from '@relay/sdk';
+import { DurableChatClient } from '../../src/chat/durable-client.ts';
 import { SlashCommands, type SlashCommandsOptions } from '../../src/chat/slash-commands.ts';
 
 const cwd = mkdtempSync(join(tmpdir(), 'relay-completion-'));
@@ -17,5 +19,40 @@ describe('the Tab key in a chat', () => {
     expect(commands.complete('see @no')).toEqual([['notes.md'], 'no']);
     expect(commands.complete('/model g')).toEqual([['gpt-5'], 'g']);
     expect(commands.complete('/mo')).toEqual([['/model '], '/mo']);
+  });
+});
+
+describe('/tools and /agent', () => {
+  const agents = [
+    { name: 'assistant', isDefault: true },
+    { name: 'support', isDefault: false, tools: ['look_up'] },
+  ];
+  const client = {
+    agents: { list: () => ({ page: async () => ({ items: agents, nextCursor: null }) }) },
+    tools: async () => ({ tools: [{ name: 'look_up' }, { name: 'send_note' }] }),
+  } as unknown as RelayClient;
+
+  test('list the tools of the agent, and name the agent that was meant', async () => {
+    const listed: { name: string }[][] = [];
+    const print = { list: (items: { name: string }[]) => listed.push(items), paint: String };
+    const durable = new DurableChatClient({
+      client,
+      model: undefined,
+      agent: undefined,
+      note() {},
+    });
+    const options = { cwd, client, durable, print, writeLine() {} };
+    const commands = new SlashCommands(options as unknown as SlashCommandsOptions);
+    await commands.run('/tools');
+    await expect(commands.run('/agent suport')).rejects.toMatchObject({
+      message: 'No agent has the name suport',
+      hint: 'did you mean support? "relay agents" lists all',
+    });
+    await commands.run('/agent support');
+    await commands.run('/tools');
+    expect(listed.map((tools) => tools.map(({ name }) => name))).toEqual([
+      ['look_up', 'send_note'],
+      ['look_up'],
+    ]);
   });
 });
