@@ -1,6 +1,6 @@
 /** The addresses of the console. Each page is loaded when it is first opened. */
 import { RelayApiError } from '@relay/sdk';
-import { lazy, Suspense, useEffect, useState } from 'react';
+import { Suspense, useEffect, useState } from 'react';
 import { Redirect, Route, Switch, useLocation } from 'wouter';
 import { announceSignIn, reloadAfterSignIn, useAccount } from './api/account.tsx';
 import { startFeed } from './api/feed.ts';
@@ -8,22 +8,17 @@ import { queries, whenSignedOut } from './api/queries.ts';
 import { Frame } from './frame/frame.tsx';
 import { PageError } from './frame/page-error.tsx';
 import { SignIn } from './frame/sign-in.tsx';
+import { lazyPart } from './ui/lazy-part.ts';
 import { Empty, ErrorNotice, Loading } from './ui/notice.tsx';
 
-const Inbox = lazy(async () => ({ default: (await import('./pages/inbox/inbox.tsx')).Inbox }));
-const Runs = lazy(async () => ({ default: (await import('./pages/runs/runs.tsx')).Runs }));
-const Sessions = lazy(async () => ({
-  default: (await import('./pages/sessions/sessions.tsx')).Sessions,
-}));
-const Chat = lazy(async () => ({ default: (await import('./pages/chat/chat.tsx')).Chat }));
-const Overview = lazy(async () => ({
-  default: (await import('./pages/overview/overview.tsx')).Overview,
-}));
-const Policy = lazy(async () => ({ default: (await import('./pages/policy/policy.tsx')).Policy }));
-const Audit = lazy(async () => ({ default: (await import('./pages/audit/audit.tsx')).Audit }));
-const Settings = lazy(async () => ({
-  default: (await import('./pages/settings/settings.tsx')).Settings,
-}));
+const Inbox = lazyPart(async () => (await import('./pages/inbox/inbox.tsx')).Inbox);
+const Runs = lazyPart(async () => (await import('./pages/runs/runs.tsx')).Runs);
+const Sessions = lazyPart(async () => (await import('./pages/sessions/sessions.tsx')).Sessions);
+const Chat = lazyPart(async () => (await import('./pages/chat/chat.tsx')).Chat);
+const Overview = lazyPart(async () => (await import('./pages/overview/overview.tsx')).Overview);
+const Policy = lazyPart(async () => (await import('./pages/policy/policy.tsx')).Policy);
+const Audit = lazyPart(async () => (await import('./pages/audit/audit.tsx')).Audit);
+const Settings = lazyPart(async () => (await import('./pages/settings/settings.tsx')).Settings);
 
 export function App() {
   const [location, navigate] = useLocation();

@@ -1,12 +1,13 @@
 /** Navigation, connection state and account around every page. */
 import { Menu, Moon, Sun } from 'lucide-react';
-import { lazy, type ReactNode, Suspense, useEffect, useState } from 'react';
+import { type ReactNode, Suspense, useEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { useAccount } from '../api/account.tsx';
 import { useConnection } from '../api/feed.ts';
 import { markChecklist, setPreferences, useTheme } from '../preferences.ts';
 import { Button, IconButton } from '../ui/button.tsx';
 import { cx } from '../ui/cx.ts';
+import { lazyPart } from '../ui/lazy-part.ts';
 import { formatAge, formatTime, useNow } from '../ui/values.tsx';
 import { useCounts } from './counts.ts';
 import { useNotifications } from './notifications.ts';
@@ -92,9 +93,7 @@ export function Frame({ children }: { readonly children: ReactNode }) {
   );
 }
 
-const CommandPalette = lazy(async () => ({
-  default: (await import('./command-palette.tsx')).CommandPalette,
-}));
+const CommandPalette = lazyPart(async () => (await import('./command-palette.tsx')).CommandPalette);
 
 const isMac = /Mac|iP/.test(navigator.platform);
 

@@ -1,11 +1,12 @@
 /** Addresses that models and tools wrote. None is opened before a person has seen all of it. */
 import { ExternalLink } from 'lucide-react';
-import { lazy, type ReactNode, Suspense, useState } from 'react';
+import { type ReactNode, Suspense, useState } from 'react';
 import { buttonClass } from '../ui/button.tsx';
+import { lazyPart } from '../ui/lazy-part.ts';
 import { CopyButton } from '../ui/values.tsx';
 import { SafeText } from './safe-text.tsx';
 
-const Dialog = lazy(async () => ({ default: (await import('../ui/overlay.tsx')).Dialog }));
+const Dialog = lazyPart(async () => (await import('../ui/overlay.tsx')).Dialog);
 
 const schemes: ReadonlySet<string> = new Set(['http:', 'https:', 'mailto:']);
 

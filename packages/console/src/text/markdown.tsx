@@ -1,8 +1,9 @@
 /** Markdown of models. It is loaded when it is first needed; until then its text is shown. */
-import { lazy, Suspense } from 'react';
+import { Suspense } from 'react';
 import { SafeText } from './safe-text.tsx';
+import { lazyPart } from '../ui/lazy-part.ts';
 
-const View = lazy(async () => ({ default: (await import('./markdown-view.tsx')).MarkdownView }));
+const View = lazyPart(async () => (await import('./markdown-view.tsx')).MarkdownView);
 
 interface MarkdownProps {
   readonly text: string;

@@ -4,7 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Download, ListFilter } from 'lucide-react';
 import { useEffect, useId, useRef, useState } from 'react';
 import { VList, type VListHandle } from 'virtua';
-import { Link, useSearchParams } from 'wouter';
+import { Link } from 'wouter';
 import { useMay } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
 import { useListing } from '../../api/listing.ts';
@@ -15,6 +15,7 @@ import { cx } from '../../ui/cx.ts';
 import { Input, Select } from '../../ui/form.tsx';
 import { PageHeader, Split } from '../../ui/layout.tsx';
 import { Empty, ErrorNotice, Loading } from '../../ui/notice.tsx';
+import { useFilters } from '../../ui/use-filters.ts';
 import { formatTime, shortId, Time } from '../../ui/values.tsx';
 import { EntryDetail } from './entry-detail.tsx';
 import { Verification } from './verification.tsx';
@@ -57,7 +58,7 @@ function queryOf(search: URLSearchParams): AuditQuery {
 }
 
 function Trail() {
-  const [search, setSearch] = useSearchParams();
+  const { search, clearFilters } = useFilters();
   const query = queryOf(search);
   const entries = useListing(['audit', query], (options) =>
     client.audit.list({ ...query, limit: 200 }, options),
@@ -116,9 +117,7 @@ function Trail() {
                   title={isFiltered ? 'No entry matches the filters' : 'The trail is empty'}
                   action={
                     isFiltered ? (
-                      <Button onClick={() => setSearch(new URLSearchParams())}>
-                        Remove the filters
-                      </Button>
+                      <Button onClick={clearFilters}>Remove the filters</Button>
                     ) : undefined
                   }
                 >
@@ -217,20 +216,9 @@ function Entries({ items, selected, addressOf, onEnd }: EntriesProps) {
 }
 
 function Filters() {
-  const [search, setSearch] = useSearchParams();
+  const { search, setFilter, clearFilters } = useFilters('seq');
   const [isOpen, setOpen] = useState(false);
   const count = filterNames.filter((name) => search.has(name)).length;
-  const set = (name: (typeof filterNames)[number], value: string) =>
-    setSearch(
-      (before) => {
-        const next = new URLSearchParams(before);
-        next.delete('seq');
-        if (value === '') next.delete(name);
-        else next.set(name, value);
-        return next;
-      },
-      { replace: true },
-    );
   return (
     <div className="border-b border-line px-4 py-2">
       <Button className="w-full sm:hidden" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
@@ -244,7 +232,7 @@ function Filters() {
             <Select
               id={id}
               value={search.get('action') ?? ''}
-              onChange={(event) => set('action', event.target.value)}
+              onChange={(event) => setFilter('action', event.target.value)}
             >
               <option value="">Every action</option>
               {actions.map((action) => (
@@ -258,12 +246,12 @@ function Filters() {
         <TextFilter
           label="Actor id"
           value={search.get('actor') ?? ''}
-          onChange={(value) => set('actor', value)}
+          onChange={(value) => setFilter('actor', value)}
         />
         <TextFilter
           label="Run id"
           value={search.get('runId') ?? ''}
-          onChange={(value) => set('runId', value)}
+          onChange={(value) => setFilter('runId', value)}
         />
         <Labelled label="From" className="w-full sm:w-auto">
           {(id) => (
@@ -271,7 +259,7 @@ function Filters() {
               id={id}
               type="datetime-local"
               value={toLocal(search.get('since'))}
-              onChange={(event) => set('since', fromLocal(event.target.value))}
+              onChange={(event) => setFilter('since', fromLocal(event.target.value))}
             />
           )}
         </Labelled>
@@ -281,12 +269,12 @@ function Filters() {
               id={id}
               type="datetime-local"
               value={toLocal(search.get('until'))}
-              onChange={(event) => set('until', fromLocal(event.target.value))}
+              onChange={(event) => setFilter('until', fromLocal(event.target.value))}
             />
           )}
         </Labelled>
         {count === 0 ? null : (
-          <Button kind="quiet" onClick={() => setSearch(new URLSearchParams())}>
+          <Button kind="quiet" onClick={clearFilters}>
             Remove the filters
           </Button>
         )}

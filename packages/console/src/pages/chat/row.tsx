@@ -10,7 +10,7 @@ import {
   RotateCw,
   Wrench,
 } from 'lucide-react';
-import { lazy, type ReactNode, Suspense } from 'react';
+import { type ReactNode, Suspense } from 'react';
 import { Link } from 'wouter';
 import { CallSummary } from '../../call/call-summary.tsx';
 import { Markdown } from '../../text/markdown.tsx';
@@ -29,6 +29,7 @@ import {
 } from '../../transcript/transcript.ts';
 import { Button } from '../../ui/button.tsx';
 import { cx } from '../../ui/cx.ts';
+import { lazyPart } from '../../ui/lazy-part.ts';
 import { Loading } from '../../ui/notice.tsx';
 import { toneText } from '../../ui/state.tsx';
 import { formatDuration, formatTime } from '../../ui/values.tsx';
@@ -36,12 +37,10 @@ import { MessageBody } from './content.tsx';
 import { removeSent, type Sent } from './outbox.ts';
 import type { ChatRow, EndRow, ItemRow, SentRow } from './rows.ts';
 
-const InlineApproval = lazy(async () => ({
-  default: (await import('../inbox/inline-approval.tsx')).InlineApproval,
-}));
-const CallView = lazy(async () => ({
-  default: (await import('../../call/call-view.tsx')).CallView,
-}));
+const InlineApproval = lazyPart(
+  async () => (await import('../inbox/inline-approval.tsx')).InlineApproval,
+);
+const CallView = lazyPart(async () => (await import('../../call/call-view.tsx')).CallView);
 
 export interface RowActions {
   readonly toggle: (key: string) => void;

@@ -2,20 +2,21 @@
 import type { Approval } from '@relay/protocol/wire';
 import { useQuery } from '@tanstack/react-query';
 import { LoaderCircle } from 'lucide-react';
-import { lazy, type ReactNode, Suspense, useState } from 'react';
+import { type ReactNode, Suspense, useState } from 'react';
 import { useAccount, useMay } from '../../api/account.tsx';
 import { isDecidable } from '../../api/approvals.ts';
 import { useShortcuts } from '../../frame/shortcuts.ts';
 import { Button } from '../../ui/button.tsx';
 import { Kbd } from '../../ui/layout.tsx';
+import { lazyPart } from '../../ui/lazy-part.ts';
 import { decide, dismissRefusal, useDecision } from './decisions.ts';
 import { OutcomeActions } from './outcome.tsx';
 import { Reason } from './reason.tsx';
 import { Refusal } from './refusal.tsx';
 import { hasVoted } from './words.ts';
 
-const Always = lazy(async () => ({ default: (await import('./always.tsx')).Always }));
-const Edit = lazy(async () => ({ default: (await import('./edit.tsx')).Edit }));
+const Always = lazyPart(async () => (await import('./always.tsx')).Always);
+const Edit = lazyPart(async () => (await import('./edit.tsx')).Edit);
 
 interface ActionBarProps {
   readonly approval: Approval;

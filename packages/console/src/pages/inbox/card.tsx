@@ -3,12 +3,13 @@ import { describeFlags, escapeMisleading } from '@relay/protocol/display';
 import type { Approval } from '@relay/protocol/wire';
 import { RelayApiError } from '@relay/sdk';
 import { Clock } from 'lucide-react';
-import { lazy, type ReactNode, Suspense, useEffect, useRef, useState } from 'react';
+import { type ReactNode, Suspense, useEffect, useRef, useState } from 'react';
 import { Link } from 'wouter';
 import { useAccount, useMay } from '../../api/account.tsx';
 import { useApproval } from '../../api/approvals.ts';
 import { SafeText } from '../../text/safe-text.tsx';
 import { cx } from '../../ui/cx.ts';
+import { lazyPart } from '../../ui/lazy-part.ts';
 import { Empty, ErrorNotice, Loading } from '../../ui/notice.tsx';
 import { lookOf, StatusBadge } from '../../ui/state.tsx';
 import { Ago, formatDuration, Id, Time, useNow } from '../../ui/values.tsx';
@@ -67,15 +68,8 @@ function ApprovalCard({
   onNext,
   identical,
 }: Omit<CardProps, 'id'> & { readonly approval: Approval }) {
-  // What the person has seen: a decision is bound to it, whatever arrives meanwhile.
-  const [seen, setSeen] = useState(() => shownDigest(approval));
-  const mayApprove = useMay('approve');
-  // Nothing can be decided before it can be read.
-  const [isReadable, setReadable] = useState(false);
-  const { data: account } = useAccount();
-  const isOther = approval.status === 'pending' && seen !== shownDigest(approval);
-  // Who has voted knows the call: a change by another person would have cleared the vote.
-  const isChanged = isOther && !hasVoted(approval, account);
+  const seen = useSeenCall(approval);
+  const { digest, isReadable, isChanged } = seen;
   const call = callKey(approval);
   useEffect(() => {
     if (isReadable && !isChanged) onSeen(call);
@@ -91,13 +85,7 @@ function ApprovalCard({
         <div className="mx-auto flex max-w-[920px] flex-col gap-4 p-4 pb-8">
           <CardHeader approval={approval} />
           <Verdict approval={approval} />
-          {isChanged ? <CallChanged onSeen={() => setSeen(shownDigest(approval))} /> : null}
-          <Call
-            approval={approval}
-            digest={seen}
-            mayAnswer={mayApprove && !isChanged}
-            onReadable={() => setReadable(true)}
-          />
+          <Call approval={approval} seen={seen} />
           {identical}
           <dl className="flex flex-col divide-y divide-line rounded border border-line bg-surface">
             <Why approval={approval} />
@@ -121,7 +109,7 @@ function ApprovalCard({
       </article>
       <ActionBar
         approval={approval}
-        digest={seen}
+        digest={digest}
         isChanged={isChanged}
         isReadable={isReadable}
         onNext={onNext}
@@ -231,24 +219,49 @@ function Verdict({ approval }: { readonly approval: Approval }) {
   );
 }
 
+/** The call that the person has seen: a decision is bound to it, whatever arrives meanwhile. */
+export interface SeenCall {
+  readonly digest: string;
+  /** The call on the page is another one. */
+  readonly isChanged: boolean;
+  readonly acceptChange: () => void;
+  /** Nothing can be decided before it can be read. */
+  readonly isReadable: boolean;
+  readonly setReadable: () => void;
+}
+
+export function useSeenCall(approval: Approval): SeenCall {
+  const { data: account } = useAccount();
+  const [seen, setSeen] = useState(() => shownDigest(approval));
+  const [isReadable, setReadable] = useState(false);
+  const shown = shownDigest(approval);
+  // Who has voted knows the call: a change by another person would have cleared the vote.
+  const digest = hasVoted(approval, account) ? shown : seen;
+  return {
+    digest,
+    isChanged: approval.status === 'pending' && digest !== shown,
+    acceptChange: () => setSeen(shown),
+    isReadable,
+    setReadable: () => setReadable(true),
+  };
+}
+
 interface CallProps {
   readonly approval: Approval;
-  readonly digest: string;
-  readonly mayAnswer: boolean;
-  /** Called when the call can be read. */
-  readonly onReadable: () => void;
+  readonly seen: SeenCall;
   /** Of the form of an answer. */
   readonly formId?: string;
 }
 
 /** What is asked: the call exactly as it will run, the question, or what is not known. */
-export function Call(props: CallProps) {
-  const { approval, digest, mayAnswer, onReadable, formId = answerFormId } = props;
+export function Call({ approval, seen, formId = answerFormId }: CallProps) {
+  const mayApprove = useMay('approve');
   const { kind, prompt, display, tool, concrete, shown, params, executedParams } = approval;
   const { data: explanation } = useExplanation(approval);
   const flags = describeFlags(display.flags);
   return (
     <section aria-label="The request" className="flex min-w-0 flex-col gap-3">
+      {seen.isChanged ? <CallChanged onSeen={seen.acceptChange} /> : null}
       {kind === 'outcome' ? <Evidence approval={approval} /> : null}
       {flags.length === 0 ? null : (
         <Warning>
@@ -264,9 +277,9 @@ export function Call(props: CallProps) {
             <SafeText text={prompt ?? ''} />
           </p>
           {approval.status === 'pending' ? (
-            mayAnswer ? (
+            mayApprove && !seen.isChanged ? (
               <Suspense fallback={<Loading lines={2} />}>
-                <Question approval={approval} digest={digest} formId={formId} />
+                <Question approval={approval} digest={seen.digest} formId={formId} />
               </Suspense>
             ) : null
           ) : approval.input === undefined ? null : (
@@ -287,7 +300,7 @@ export function Call(props: CallProps) {
             resolvedPaths={approval.resolvedPaths}
             parameters={explanation?.parameters}
           />
-          <Rendered onRendered={onReadable} />
+          <Rendered onRendered={seen.setReadable} />
         </Suspense>
       </Box>
       {executedParams === undefined ? null : (
@@ -318,13 +331,11 @@ function Rendered({ onRendered }: { readonly onRendered: () => void }) {
   return null;
 }
 
-const CallView = lazy(async () => ({
-  default: (await import('../../call/call-view.tsx')).CallView,
-}));
-const ArgumentsDiff = lazy(async () => ({
-  default: (await import('../../call/arguments-diff.tsx')).ArgumentsDiff,
-}));
-const Question = lazy(async () => ({ default: (await import('./question.tsx')).Question }));
+const CallView = lazyPart(async () => (await import('../../call/call-view.tsx')).CallView);
+const ArgumentsDiff = lazyPart(
+  async () => (await import('../../call/arguments-diff.tsx')).ArgumentsDiff,
+);
+const Question = lazyPart(async () => (await import('./question.tsx')).Question);
 
 function Box({
   title,

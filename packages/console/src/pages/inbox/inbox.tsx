@@ -2,7 +2,7 @@
 import type { Approval } from '@relay/protocol/wire';
 import { useMutation } from '@tanstack/react-query';
 import { Bell, BellOff, CircleHelp } from 'lucide-react';
-import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import { Suspense, useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { useLocation, useSearchParams } from 'wouter';
 import { useMay } from '../../api/account.tsx';
 import { approvals, useApprovalStore, usePendingApprovals } from '../../api/approvals.ts';
@@ -13,6 +13,7 @@ import { setPreferences, usePreferences } from '../../preferences.ts';
 import { Button, IconButton } from '../../ui/button.tsx';
 import { cx } from '../../ui/cx.ts';
 import { Kbd, PageHeader, Split, Tabs } from '../../ui/layout.tsx';
+import { lazyPart } from '../../ui/lazy-part.ts';
 import { Empty, ErrorNotice, errorText, Loading } from '../../ui/notice.tsx';
 import { toast } from '../../ui/toast.tsx';
 import { BulkBar } from './bulk.tsx';
@@ -22,7 +23,7 @@ import { FilterBar, filterOf } from './filters.tsx';
 import { List, type ListHandle } from './list.tsx';
 import { callKey } from './words.ts';
 
-const Help = lazy(async () => ({ default: (await import('./help.tsx')).Help }));
+const Help = lazyPart(async () => (await import('./help.tsx')).Help);
 
 export function Inbox({ id }: { readonly id: string | undefined }) {
   const [, navigate] = useLocation();

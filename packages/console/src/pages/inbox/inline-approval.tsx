@@ -10,13 +10,11 @@ import { SafeText } from '../../text/safe-text.tsx';
 import { Button, buttonClass } from '../../ui/button.tsx';
 import { ErrorNotice, Loading } from '../../ui/notice.tsx';
 import { QuestionActions } from './actions.tsx';
-import { Call } from './card.tsx';
+import { Call, useSeenCall } from './card.tsx';
 import { decide, useDecision } from './decisions.ts';
 import { OutcomeActions } from './outcome.tsx';
-import { CallChanged } from './parts.tsx';
 import { Reason } from './reason.tsx';
 import { Refusal } from './refusal.tsx';
-import { shownDigest } from './words.ts';
 
 export function InlineApproval({ id }: { readonly id: string }) {
   const { approval, error } = useApproval(id);
@@ -36,12 +34,8 @@ const questions = {
 function Pending({ approval }: { readonly approval: Approval }) {
   const { id, kind, status, tool } = approval;
   const mayApprove = useMay('approve');
-  // What the person has seen: a decision is bound to it, whatever arrives meanwhile.
-  const [seen, setSeen] = useState(() => shownDigest(approval));
-  // Nothing can be decided before it can be read.
-  const [isReadable, setReadable] = useState(false);
+  const seen = useSeenCall(approval);
   const isPending = status === 'pending';
-  const isChanged = isPending && seen !== shownDigest(approval);
   const formId = `answer-${id}`;
   return (
     <section
@@ -64,18 +58,11 @@ function Pending({ approval }: { readonly approval: Approval }) {
           <ExternalLink aria-hidden size={12} />
         </Link>
       </div>
-      {isChanged ? <CallChanged onSeen={() => setSeen(shownDigest(approval))} /> : null}
-      <Call
-        approval={approval}
-        digest={seen}
-        mayAnswer={mayApprove && !isChanged}
-        onReadable={() => setReadable(true)}
-        formId={formId}
-      />
+      <Call approval={approval} seen={seen} formId={formId} />
       <Refusal id={id} />
-      {!isPending || isChanged ? null : mayApprove ? (
-        isReadable ? (
-          <Actions approval={approval} digest={seen} formId={formId} />
+      {!isPending || seen.isChanged ? null : mayApprove ? (
+        seen.isReadable ? (
+          <Actions approval={approval} digest={seen.digest} formId={formId} />
         ) : (
           <div className="h-8 pointer-coarse:h-11" />
         )

@@ -1,6 +1,6 @@
 /** What happened over a time, and what to do about it. */
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import { lazy, Suspense } from 'react';
+import { Suspense } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import { client } from '../../api/client.ts';
 import { Checklist } from '../../frame/checklist/checklist.tsx';
@@ -8,6 +8,7 @@ import { setPreferences, usePreferences } from '../../preferences.ts';
 import { Button } from '../../ui/button.tsx';
 import { cx } from '../../ui/cx.ts';
 import { PageHeader } from '../../ui/layout.tsx';
+import { lazyPart } from '../../ui/lazy-part.ts';
 import { Empty, ErrorNotice, Loading } from '../../ui/notice.tsx';
 import { Ago } from '../../ui/values.tsx';
 import { Numbers } from './numbers.tsx';
@@ -15,7 +16,7 @@ import { queryOf, type Range, rangeOf, ranges } from './ranges.ts';
 import { Tables } from './tables.tsx';
 import { isQuiet } from './words.ts';
 
-const Charts = lazy(async () => ({ default: (await import('./charts.tsx')).Charts }));
+const Charts = lazyPart(async () => (await import('./charts.tsx')).Charts);
 
 export function Overview() {
   const [search] = useSearchParams();

@@ -2,7 +2,7 @@
 import type { Grant, GrantScope } from '@relay/protocol/wire';
 import { useMutation } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
-import { Link, useSearchParams } from 'wouter';
+import { Link } from 'wouter';
 import { useMay } from '../../api/account.tsx';
 import { client } from '../../api/client.ts';
 import { useListing } from '../../api/listing.ts';
@@ -16,13 +16,14 @@ import { Empty, ErrorNotice, errorText, Loading } from '../../ui/notice.tsx';
 import { Confirm } from '../../ui/overlay.tsx';
 import { ValidityBadge } from '../../ui/state.tsx';
 import { toast } from '../../ui/toast.tsx';
+import { useFilters } from '../../ui/use-filters.ts';
 import { formatCount, Id, shortId, Time } from '../../ui/values.tsx';
 import { RuleSummary } from './rule-summary.tsx';
 
 const scopeNames: readonly GrantScope[] = ['run', 'conversation', 'session', 'tenant'];
 
 export function Grants() {
-  const [search, setSearch] = useSearchParams();
+  const { search, setFilter } = useFilters('grant');
   const tool = search.get('tool') ?? '';
   const scope = scopeNames.find((name) => name === search.get('scope'));
   const target = search.get('grant');
@@ -39,17 +40,6 @@ export function Grants() {
       options,
     ),
   );
-  const set = (name: string, value: string) =>
-    setSearch(
-      (before) => {
-        const next = new URLSearchParams(before);
-        next.delete('grant');
-        if (value === '') next.delete(name);
-        else next.set(name, value);
-        return next;
-      },
-      { replace: true },
-    );
   const { items } = grants;
   return (
     <PageBody>
@@ -62,7 +52,7 @@ export function Grants() {
           aria-label="Status"
           className="w-auto!"
           value={status}
-          onChange={(event) => set('status', event.target.value === 'all' ? 'all' : '')}
+          onChange={(event) => setFilter('status', event.target.value === 'all' ? 'all' : '')}
         >
           <option value="active">Active</option>
           <option value="all">Also ended</option>
@@ -71,7 +61,7 @@ export function Grants() {
           aria-label="Scope"
           className="w-auto!"
           value={scope ?? ''}
-          onChange={(event) => set('scope', event.target.value)}
+          onChange={(event) => setFilter('scope', event.target.value)}
         >
           <option value="">Every scope</option>
           {scopeNames.map((name) => (
@@ -85,7 +75,7 @@ export function Grants() {
           placeholder="Tool"
           className="max-w-52"
           value={tool}
-          onChange={(event) => set('tool', event.target.value)}
+          onChange={(event) => setFilter('tool', event.target.value)}
         />
       </div>
       {items === undefined ? (

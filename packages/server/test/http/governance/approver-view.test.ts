@@ -154,8 +154,10 @@ describe('an approver', () => {
     const input = { filePath: 'docs/readme.md', ...edit('make\n', 'true\n') };
     expect((await decide(id, { approved: true, input })).status).toBe(200);
     await reader.rest();
-    const { display } = (await server.json(`/v1/approvals/${id}`)) as unknown as Approval;
+    const { display, preview } = (await server.json(`/v1/approvals/${id}`)) as unknown as Approval;
     expect(display.text).toContain('+++ a.txt');
+    // What was executed, like `executedParams`.
+    expect(preview?.diff).toContain('+++ deploy/prod.sh');
     expect(display.text).toMatch(
       /Changed by the approver to \{[^]*docs\/readme\.md → deploy\/prod\.sh[^]*\+true/,
     );

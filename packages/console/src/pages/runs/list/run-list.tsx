@@ -1,7 +1,7 @@
 /** All runs: newest first, live, filtered by what is in the address. */
 import type { Run } from '@relay/protocol/wire';
 import { Link2, Play } from 'lucide-react';
-import { lazy, Suspense, useMemo, useRef, useState } from 'react';
+import { Suspense, useMemo, useRef, useState } from 'react';
 import { VList, type VListHandle } from 'virtua';
 import { Link, useLocation, useSearchParams } from 'wouter';
 import { useMay } from '../../../api/account.tsx';
@@ -10,6 +10,7 @@ import { SafeText } from '../../../text/safe-text.tsx';
 import { Button } from '../../../ui/button.tsx';
 import { cx } from '../../../ui/cx.ts';
 import { PageHeader } from '../../../ui/layout.tsx';
+import { lazyPart } from '../../../ui/lazy-part.ts';
 import { Empty, ErrorNotice, errorText, Loading } from '../../../ui/notice.tsx';
 import { StatusBadge } from '../../../ui/state.tsx';
 import { toast } from '../../../ui/toast.tsx';
@@ -27,7 +28,7 @@ import {
 } from './run-filter.ts';
 import { useRunList } from './use-run-list.ts';
 
-const StartRun = lazy(async () => ({ default: (await import('./start-run.tsx')).StartRun }));
+const StartRun = lazyPart(async () => (await import('./start-run.tsx')).StartRun);
 
 /** Rows that are this close to the end load the next page. */
 const loadAheadPx = 1_000;

@@ -2,11 +2,12 @@
 import type { Run } from '@relay/protocol/wire';
 import { useMutation } from '@tanstack/react-query';
 import { Ban, Code, Ellipsis, GitFork, MessageSquare } from 'lucide-react';
-import { lazy, Suspense, useState } from 'react';
+import { Suspense, useState } from 'react';
 import { useMay } from '../../../api/account.tsx';
 import { client } from '../../../api/client.ts';
 import { queries } from '../../../api/queries.ts';
 import { Button, buttonClass } from '../../../ui/button.tsx';
+import { lazyPart } from '../../../ui/lazy-part.ts';
 import { errorText } from '../../../ui/notice.tsx';
 import { toast } from '../../../ui/toast.tsx';
 import { copyText } from '../../../ui/values.tsx';
@@ -14,11 +15,11 @@ import { codeSamples } from './code-sample.ts';
 import type { JournalState } from '../../../transcript/journal.ts';
 
 const overlay = () => import('../../../ui/overlay.tsx');
-const Confirm = lazy(async () => ({ default: (await overlay()).Confirm }));
-const Menu = lazy(async () => ({ default: (await overlay()).Menu }));
+const Confirm = lazyPart(async () => (await overlay()).Confirm);
+const Menu = lazyPart(async () => (await overlay()).Menu);
 const dialogs = () => import('./run-dialogs.tsx');
-const ForkDialog = lazy(async () => ({ default: (await dialogs()).ForkDialog }));
-const MessageDialog = lazy(async () => ({ default: (await dialogs()).MessageDialog }));
+const ForkDialog = lazyPart(async () => (await dialogs()).ForkDialog);
+const MessageDialog = lazyPart(async () => (await dialogs()).MessageDialog);
 
 interface RunActionsProps {
   readonly run: Run;

@@ -2,7 +2,6 @@
 import { RelayApiError } from '@relay/sdk';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import {
-  lazy,
   Suspense,
   useCallback,
   useDeferredValue,
@@ -17,6 +16,7 @@ import { useShortcuts } from '../../../frame/shortcuts.ts';
 import { SafeText } from '../../../text/safe-text.tsx';
 import { buttonClass } from '../../../ui/button.tsx';
 import { cx } from '../../../ui/cx.ts';
+import { lazyPart } from '../../../ui/lazy-part.ts';
 import { Empty, ErrorNotice, Loading } from '../../../ui/notice.tsx';
 import { formatDuration, formatTime } from '../../../ui/values.tsx';
 import { EventPane } from './event-pane.tsx';
@@ -28,9 +28,9 @@ import { TranscriptPane } from './transcript-pane.tsx';
 import { usePosition } from './use-position.ts';
 import { useWidth } from './use-width.ts';
 
-const ShortcutsHelp = lazy(async () => ({
-  default: (await import('../../../frame/shortcuts-help.tsx')).ShortcutsHelp,
-}));
+const ShortcutsHelp = lazyPart(
+  async () => (await import('../../../frame/shortcuts-help.tsx')).ShortcutsHelp,
+);
 
 const shortcuts = [
   ['[', 'Cursor to the previous event'],

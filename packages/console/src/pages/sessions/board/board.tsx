@@ -2,8 +2,8 @@
 import type { Approval, Session, SessionMessage } from '@relay/sdk';
 import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
 import { Plus, Search, TriangleAlert } from 'lucide-react';
-import { lazy, type ReactNode, Suspense, useState } from 'react';
-import { Link, useSearchParams } from 'wouter';
+import { type ReactNode, Suspense, useState } from 'react';
+import { Link } from 'wouter';
 import { useMay } from '../../../api/account.tsx';
 import { client } from '../../../api/client.ts';
 import { mostPerStatus, sessionsWith } from '../../../api/sessions.ts';
@@ -12,23 +12,23 @@ import { Button } from '../../../ui/button.tsx';
 import { cx } from '../../../ui/cx.ts';
 import { Input, Select } from '../../../ui/form.tsx';
 import { PageHeader } from '../../../ui/layout.tsx';
+import { lazyPart } from '../../../ui/lazy-part.ts';
 import { Empty, ErrorNotice, Loading } from '../../../ui/notice.tsx';
 import { StatusBadge } from '../../../ui/state.tsx';
+import { useFilters } from '../../../ui/use-filters.ts';
 import { Ago, formatCost, formatCount } from '../../../ui/values.tsx';
 import { columnOf, columns, sessionStatuses } from './columns.ts';
 import { FirstSession } from './first-session.tsx';
 import { activityOf } from '../session/timeline.ts';
 import { HarnessIcon, kindOf, titleOf, ViewSwitch } from '../views.tsx';
 
-const StartSession = lazy(async () => ({
-  default: (await import('./start-session.tsx')).StartSession,
-}));
+const StartSession = lazyPart(async () => (await import('./start-session.tsx')).StartSession);
 
 /** Cards of a column until all are asked for. */
 const mostCards = 50;
 
 export function Board() {
-  const [search, setSearch] = useSearchParams();
+  const { search, setFilter, clearFilters } = useFilters();
   const [isStarting, setStarting] = useState(false);
   const mayRun = useMay('runs');
   const { sessions, isLoading, error, retry } = useAllSessions();
@@ -39,16 +39,6 @@ export function Board() {
   const shown = sessions.filter(
     (session) => (harness === '' || session.harness === harness) && matches(session, query),
   );
-  const change = (name: string, value: string) =>
-    setSearch(
-      (before) => {
-        const next = new URLSearchParams(before);
-        if (value === '') next.delete(name);
-        else next.set(name, value);
-        return next;
-      },
-      { replace: true },
-    );
   const harnesses = [...new Set(sessions.map((session) => session.harness))].toSorted();
 
   return (
@@ -62,14 +52,14 @@ export function Board() {
             aria-label="Find sessions"
             placeholder="Find a session"
             value={query}
-            onChange={(event) => change('q', event.target.value)}
+            onChange={(event) => setFilter('q', event.target.value)}
             className="w-44! pl-7"
           />
         </label>
         <Select
           aria-label="Harness"
           value={harness}
-          onChange={(event) => change('harness', event.target.value)}
+          onChange={(event) => setFilter('harness', event.target.value)}
           className="w-36!"
         >
           <option value="">All harnesses</option>
@@ -96,9 +86,7 @@ export function Board() {
       {sessions.length > 0 && shown.length === 0 ? (
         <Empty
           title="No session matches"
-          action={
-            <Button onClick={() => setSearch(new URLSearchParams())}>Show all sessions</Button>
-          }
+          action={<Button onClick={clearFilters}>Show all sessions</Button>}
         >
           {sessions.length} sessions are hidden by the filters.
         </Empty>

@@ -2,19 +2,19 @@
 import type { StoredSessionEvent } from '@relay/sdk';
 import { ChevronRight } from 'lucide-react';
 import { useMemo } from 'react';
-import { useSearchParams } from 'wouter';
 import { Json } from '../../../text/json.tsx';
 import { SafeText } from '../../../text/safe-text.tsx';
 import { cx } from '../../../ui/cx.ts';
 import { Select } from '../../../ui/form.tsx';
 import { Empty, Loading } from '../../../ui/notice.tsx';
+import { useFilters } from '../../../ui/use-filters.ts';
 import { formatCount, Time } from '../../../ui/values.tsx';
 import { Older } from './conversation.tsx';
 import type { Journal } from './journal.ts';
 import { TailList } from '../../../ui/tail-list.tsx';
 
 export function Events({ journal }: { readonly journal: Journal }) {
-  const [search, setSearch] = useSearchParams();
+  const { search, setFilter } = useFilters();
   const type = search.get('type') ?? '';
   const selected = Number(search.get('seq') ?? 0);
   const { events, isLoading } = journal;
@@ -23,16 +23,6 @@ export function Events({ journal }: { readonly journal: Journal }) {
     () => (type === '' ? events : events.filter((event) => event.type === type)),
     [events, type],
   );
-  const change = (name: string, value: string) =>
-    setSearch(
-      (before) => {
-        const next = new URLSearchParams(before);
-        if (value === '') next.delete(name);
-        else next.set(name, value);
-        return next;
-      },
-      { replace: true },
-    );
   if (events.length === 0 && isLoading) return <Loading />;
   return (
     <div className="flex min-h-0 flex-1 flex-col">
@@ -41,7 +31,7 @@ export function Events({ journal }: { readonly journal: Journal }) {
           aria-label="Type of events"
           className="w-52!"
           value={type}
-          onChange={(event) => change('type', event.target.value)}
+          onChange={(event) => setFilter('type', event.target.value)}
         >
           <option value="">All types</option>
           {types.map((each) => (
@@ -64,7 +54,7 @@ export function Events({ journal }: { readonly journal: Journal }) {
               <EventRow
                 event={event}
                 isOpen={event.seq === selected}
-                onToggle={() => change('seq', event.seq === selected ? '' : String(event.seq))}
+                onToggle={() => setFilter('seq', event.seq === selected ? '' : String(event.seq))}
               />
             )}
           </TailList>

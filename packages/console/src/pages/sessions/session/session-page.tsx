@@ -2,12 +2,13 @@
 import { escapeMisleading } from '@relay/protocol/display';
 import { RelayApiError, type Approval, type Session } from '@relay/sdk';
 import { ArrowLeft, Hand } from 'lucide-react';
-import { lazy, Suspense, type ReactNode } from 'react';
+import { Suspense, type ReactNode } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import { useMay } from '../../../api/account.tsx';
 import { useSession } from '../../../api/sessions.ts';
 import { SafeText } from '../../../text/safe-text.tsx';
 import { cx } from '../../../ui/cx.ts';
+import { lazyPart } from '../../../ui/lazy-part.ts';
 import { Empty, ErrorNotice, Loading } from '../../../ui/notice.tsx';
 import { StatusBadge } from '../../../ui/state.tsx';
 import { formatCost, formatCount } from '../../../ui/values.tsx';
@@ -22,13 +23,11 @@ import { usePendingApprovals } from './session-data.ts';
 import { activityOf } from './timeline.ts';
 import { HarnessIcon, kindOf, titleOf } from '../views.tsx';
 
-const Terminal = lazy(async () => ({
-  default: (await import('../terminal/terminal.tsx')).Terminal,
-}));
-const InlineApproval = lazy(async () => ({
-  default: (await import('../../inbox/inline-approval.tsx')).InlineApproval,
-}));
-const Lifecycle = lazy(async () => ({ default: (await import('./lifecycle.tsx')).Lifecycle }));
+const Terminal = lazyPart(async () => (await import('../terminal/terminal.tsx')).Terminal);
+const InlineApproval = lazyPart(
+  async () => (await import('../../inbox/inline-approval.tsx')).InlineApproval,
+);
+const Lifecycle = lazyPart(async () => (await import('./lifecycle.tsx')).Lifecycle);
 
 const tabs = ['terminal', 'conversation', 'queue', 'files', 'events', 'capabilities'] as const;
 type Tab = (typeof tabs)[number];

@@ -211,15 +211,15 @@ async function presentApproval(
   return {
     ...rest,
     status: statusNow(approval),
-    // Those of the arguments that are shown: others would lead elsewhere.
+    // Of the arguments that are shown: those of others would lead elsewhere.
     resolvedPaths: edited === undefined ? rest.resolvedPaths : edited.resolvedPaths,
+    preview: previewOf(edited ?? approval),
     executedParams: edited?.params,
     executedDigest: edited?.digest,
     ...question,
     ...storedAnswerOf(approval),
     concrete: isConcrete,
     editable: isEditable,
-    preview: previewOf(shown),
     display: displayOf(shown),
     suggestedRule,
     ...(await presentVotes(approval, requirements)),
@@ -231,8 +231,7 @@ async function presentApproval(
   };
 }
 
-function previewOf(approval: ApprovalRecord) {
-  const { preview } = approval;
+function previewOf({ preview }: Pick<ApprovalRecord, 'preview'>) {
   if (preview === undefined) return undefined;
   const safe = (text: string) => escapeMisleading(text);
   const links = preview.links?.map(({ name, path, target }) => ({
