@@ -21,6 +21,7 @@ import { withPresets } from '@relay/harnesses';
 import { defined, type StoredEvent, type StoredSessionEvent } from '@relay/protocol';
 import { killOrphanProcesses } from '@relay/processes';
 import { isProgram, type McpServerConfig } from '@relay/tools';
+import type { McpServerStatus } from '@relay/tools/mcp';
 import type { FastifyInstance } from 'fastify';
 import { uuidv7 } from 'uuidv7';
 import { HeadSigner } from './audit/export.ts';
@@ -92,6 +93,8 @@ export interface Relay {
   readonly feed: Feed;
   /** Which commands run in a sandbox; undefined if the tools are replaced. */
   readonly sandbox?: string;
+  /** All MCP servers of the configuration. */
+  mcpServers(): readonly McpServerStatus[];
   /** Recovers runs of an earlier process and starts all background work. */
   start(): Promise<void>;
   /** Releases all runs gracefully. The caller closes the store. */
@@ -169,6 +172,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     tenants,
     dataDir: config.dataDir,
     tools,
+    agents,
     clock,
     log,
   });
@@ -296,6 +300,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     sessionHub,
     programHub,
     harnesses,
+    mcpServers: (tenantId) => mcp?.status(tenantId) ?? [],
     version,
     consoleDir: options.consoleDir ?? consoleFolder(),
     isStopping: () => stopping,
@@ -320,6 +325,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     programHub,
     feed,
     ...defined({ sandbox: bash?.summary }),
+    mcpServers: () => mcp?.status() ?? [],
     async start() {
       await killOrphans(file.mcpServers ?? {}, options.tools === undefined, log);
       if (heartbeat === undefined) {

@@ -161,7 +161,15 @@ function detailLines({ config, relay }: OpenedServer, url: string): string[] {
     pid: process.pid,
     ...defined({ sandbox: relay.sandbox }),
   };
-  return Object.entries(details).map(([name, value]) => `  ${name.padEnd(7)}  ${value}`);
+  const servers = relay.mcpServers().map((server) => ['mcp', mcpText(server)] as const);
+  return [...Object.entries(details), ...servers].map(
+    ([name, value]) => `  ${name.padEnd(7)}  ${value}`,
+  );
+}
+
+function mcpText({ name, problem, tools }: ReturnType<Relay['mcpServers']>[number]): string {
+  if (problem !== undefined) return `${name} is not connected: ${problem}`;
+  return `${name} (${tools} ${tools === 1 ? 'tool' : 'tools'})`;
 }
 
 async function loginLines(

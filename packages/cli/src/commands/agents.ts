@@ -2,6 +2,7 @@ import { nearestTo } from '@relay/protocol/display';
 import type { Agent, RelayClient } from '@relay/sdk';
 import { type CliCommand, type Context, take } from '../command.ts';
 import { CliError, exitCodes } from '../errors.ts';
+import { mcpServerText } from './tools.ts';
 
 export function registerAgents(program: CliCommand): void {
   const agents = program
@@ -65,13 +66,20 @@ async function showAgent(context: Context, [name = '']: readonly string[]): Prom
 /** One per line, with those that need an approval. */
 async function toolsText(context: Context, { tools }: Agent): Promise<string> {
   if (tools === undefined) return 'those that a run names, or all in a chat (see "relay tools")';
-  const known = new Map(
-    (await (await context.client()).tools()).tools.map((each) => [each.name, each]),
-  );
+  const listed = await (await context.client()).tools();
+  const known = new Map(listed.tools.map((each) => [each.name, each]));
   const lines = tools.map((name) => {
     const tool = known.get(name);
-    if (tool === undefined || (tool.allowedByDefault && !tool.needsApproval)) return name;
-    return `${name} (needs approval${tool.needsApproval ? ', always' : ''})`;
+    const server = listed.mcpServers.find((each) => name.startsWith(`${each.name}_`));
+    const notes = [
+      ...(server?.connected === false ? [`the MCP server ${mcpServerText(server)}`] : []),
+      ...(tool === undefined && server?.connected === true
+        ? [`unknown: the MCP server ${server.name} does not offer it`]
+        : []),
+      ...(tool?.needsApproval === true ? ['needs approval, always'] : []),
+      ...(tool?.needsApproval === false && !tool.allowedByDefault ? ['needs approval'] : []),
+    ];
+    return notes.length === 0 ? name : `${name} (${notes.join('; ')})`;
   });
   return lines.length === 0 ? 'none' : lines.join('\n');
 }

@@ -5,6 +5,7 @@ import { type CliCommand, type Context, take } from '../command.ts';
 import { isApiError } from '../errors.ts';
 import { registeredAt } from '../local-server.ts';
 import { formatDuration } from '../output/run-events.ts';
+import { mcpServerText } from './tools.ts';
 
 export function registerStatus(program: CliCommand): void {
   program
@@ -63,6 +64,7 @@ async function showStatus(context: Context): Promise<void> {
     approvals: activity === undefined ? undefined : `${activity.pendingApprovals} pending`,
     runs: activity === undefined ? undefined : `${activity.openRuns} open`,
     sessions: activity === undefined ? undefined : `${activity.sessions} active`,
+    'mcp servers': activity?.mcpServers.map(mcpServerText).join('\n'),
   });
 }
 
@@ -78,14 +80,15 @@ function tenantText({ tenant }: CurrentKey, paused: boolean | undefined): string
 /** Undefined for a key that may not read. */
 async function activityOf(client: RelayClient, key: CurrentKey) {
   if (!key.scopes.includes('read')) return undefined;
-  const [stats, sessions, tenant] = await Promise.all([
+  const [stats, sessions, { mcpServers }, tenant] = await Promise.all([
     client.stats.get({ bucket: 'minute' }),
     take(client.sessions.list({ status: 'active', limit: maxSessions }), maxSessions),
+    client.tools(),
     key.scopes.includes('admin') ? client.tenant.get().catch(refused) : undefined,
   ]);
   const { openRuns, pendingApprovals } = stats.totals;
   const count = sessions.length === maxSessions ? `${maxSessions} or more` : sessions.length;
-  return { openRuns, pendingApprovals, sessions: count, paused: tenant?.paused };
+  return { openRuns, pendingApprovals, sessions: count, mcpServers, paused: tenant?.paused };
 }
 
 function refused(error: unknown): undefined {

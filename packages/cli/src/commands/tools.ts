@@ -23,6 +23,15 @@ function approvalOf({ allowedByDefault, needsApproval }: ToolList['tools'][numbe
 
 async function listTools(context: Context): Promise<void> {
   const client = await context.client();
-  const { tools } = await client.tools();
+  const { tools, mcpServers } = await client.tools();
   context.print.list(tools, toolColumns, 'No tools.');
+  for (const server of mcpServers) {
+    if (!server.connected) context.print.note(`The MCP server ${mcpServerText(server)}`);
+  }
+}
+
+export function mcpServerText({ name, problem, tools }: ToolList['mcpServers'][number]): string {
+  return problem === undefined
+    ? `${name} (${tools} ${tools === 1 ? 'tool' : 'tools'})`
+    : `${name} is not connected: ${problem}`;
 }

@@ -1,6 +1,7 @@
-/** Checks the API key, its scopes and the keys of providers. */
-import { createClient, RelayApiError, type RelayClient } from '@relay/sdk';
+/** Checks the API key, its scopes, and what it can read: the keys of providers and the MCP servers. */
+import { createClient, RelayApiError, type RelayClient, type ToolList } from '@relay/sdk';
 import { keyScopes } from '../commands/keys.ts';
+import { mcpServerText } from '../commands/tools.ts';
 import type { Connection } from '../connection.ts';
 import { isLocal } from '../local-server.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
@@ -39,6 +40,23 @@ export async function* checkKey(connection: Connection): AsyncGenerator<Finding>
         'use a key with more scopes for other commands',
       );
   if (scopes.includes('admin')) yield await checkProviders(client);
+  if (scopes.includes('read')) yield* mcpFindings((await client.tools()).mcpServers);
+}
+
+export function* mcpFindings(servers: ToolList['mcpServers']): Generator<Finding> {
+  for (const server of servers) {
+    const { name, connected, warnings } = server;
+    yield connected
+      ? ok('mcp', mcpServerText(server))
+      : wrong(
+          'mcp',
+          mcpServerText(server),
+          `correct mcpServers.${name} in relay.config; the log of the server has the output of a program`,
+        );
+    for (const text of warnings) {
+      yield warning('mcp', text, 'correct relay.config, or update the MCP server');
+    }
+  }
 }
 
 async function checkProviders(client: RelayClient): Promise<Finding> {

@@ -120,6 +120,11 @@ export interface Tool extends ToolSpec {
    * hold only for the definition that a person saw. Empty while the definition is not known.
    */
   readonly definitionDigest?: string;
+  /**
+   * Why a call would fail now, such as a server that is down; undefined if it can run. No person is asked to
+   * approve a call that cannot run.
+   */
+  readonly unavailable?: () => string | undefined;
   /** Offered only in runs with memory. */
   readonly needsMemory?: boolean;
   /** Offered only in turns of sessions, to their root agent, whatever tools its profile names. */

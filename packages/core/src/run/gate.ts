@@ -5,12 +5,13 @@
  *   unknown tool, invalid arguments    fails: the model reads the error
  *   beyond a limit                     fails
  *   no rule decides it                 waits for an approval, also if a person has denied the same
- *                                      call before: the approval shows that denial
+ *                                      call before: the approval shows that denial. It fails if the
+ *                                      tool is not available now
  *   allowed                            started by dispatch
  *
  * The arguments of a call are fixed here: what is decided is what runs (arguments.ts).
  */
-import { defined, type LimitName, RelayError, type RunEvent } from '@relay/protocol';
+import { defined, type LimitName, RelayError, type RuleRef, type RunEvent } from '@relay/protocol';
 import type { OnGrantExhausted } from '../journal.ts';
 import { pathsOf, type Verdict } from '../permission/decide.ts';
 import type { PathResolution, Tool } from '../ports/index.ts';
@@ -51,7 +52,7 @@ export async function gate(run: LiveRun, agent: AgentState): Promise<void> {
       run.journal.stage([...reachedLimit(run, agent, limit), failed]);
     } else if (verdict.decision === 'ask') {
       left -= 1;
-      run.journal.stage([approvalRequested(run, agent, call, 'permission', verdict.rule)]);
+      run.journal.stage([permissionRequested(run, agent, checked, verdict.rule)]);
     } else {
       left -= 1;
       rules.use(verdict.rule);
@@ -95,22 +96,31 @@ export async function startApproved(run: LiveRun, agent: AgentState): Promise<vo
     } else {
       const rules = await CallRules.withoutGrants(run, agent);
       const verdict = rules.decide({ call, tool, resolution });
-      const kind = call.approval?.kind === 'outcome' ? 'outcome' : 'permission';
       const preview = await previewCall(tool, call.input, pathsOf(resolution));
+      const shown = { ...call, ...shownPaths(resolution), ...defined({ preview }) };
+      const rule = verdict.decision === 'ask' ? verdict.rule : undefined;
       run.journal.stage([
         verdict.decision === 'deny'
           ? deniedByRule(agent, call, verdict)
-          : approvalRequested(
-              run,
-              agent,
-              { ...call, ...shownPaths(resolution), ...defined({ preview }) },
-              kind,
-              verdict.decision === 'ask' ? verdict.rule : undefined,
-            ),
+          : call.approval?.kind === 'outcome'
+            ? approvalRequested(run, agent, shown, 'outcome', rule)
+            : permissionRequested(run, agent, { call: shown, tool }, rule),
       ]);
     }
   }
   await startCalls(run, agent, starts);
+}
+
+function permissionRequested(
+  run: LiveRun,
+  agent: AgentState,
+  { call, tool }: { readonly call: CallState; readonly tool: Tool },
+  rule: RuleRef | undefined,
+): RunEvent {
+  const problem = tool.unavailable?.();
+  return problem === undefined
+    ? approvalRequested(run, agent, call, 'permission', rule)
+    : toolFailed(agent, call, 'tool_unavailable', problem);
 }
 
 /** An approval is bound to what was shown: nothing else may run (E7). */
@@ -207,7 +217,7 @@ function redecideExhausted(
       const decided =
         verdict.decision === 'deny'
           ? deniedByRule(agent, call, verdict)
-          : approvalRequested(run, agent, call, 'permission', verdict.rule);
+          : permissionRequested(run, agent, started, verdict.rule);
       const next = events[index + 1];
       const isDelegated =
         next?.type === 'agent.started' && next.spawned?.toolCallId === call.toolCallId;

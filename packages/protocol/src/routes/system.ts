@@ -25,6 +25,17 @@ const listedToolSchema = z.object({
   idempotent: z.boolean(),
 });
 
+const mcpServerSchema = z.object({
+  name: z.string(),
+  connected: z.boolean(),
+  /** Why it is not connected. */
+  problem: z.string().optional(),
+  /** How many of its tools are known. */
+  tools: z.number(),
+  /** Names in the configuration that mean no tool of the server, and tools that cannot be used. */
+  warnings: z.array(z.string()),
+});
+
 const agentSchema = z.object({
   name: z.string(),
   description: z.string().optional(),
@@ -117,9 +128,9 @@ export const systemRoutes = {
   listTools: {
     method: 'GET',
     path: '/v1/tools',
-    summary: 'List built-in tools and the tools of connected MCP servers',
+    summary: 'List built-in tools, the tools of MCP servers, and whether these are connected',
     scopes: ['read'],
-    output: z.object({ tools: z.array(listedToolSchema) }),
+    output: z.object({ tools: z.array(listedToolSchema), mcpServers: z.array(mcpServerSchema) }),
     errors: [...keyErrors],
   },
 } as const satisfies Record<string, Route>;

@@ -129,18 +129,20 @@ class LineBuffer {
 }
 
 interface Line extends Fields {
+  readonly output?: string;
   readonly time: string;
   readonly level: ActiveLevel;
   readonly msg: string;
 }
 
-function formatLine({ time, level, msg, ...fields }: Line): string {
-  const stacks: string[] = [];
+/** `output` is text of another program: its lines are shown below, as a stack is. */
+function formatLine({ time, level, msg, output, ...fields }: Line): string {
+  const stacks = linesOf(output);
   const parts = Object.entries(fields).flatMap(([name, value]) => {
     if (value === undefined) return [];
     const { stack, ...rest } = (name === 'stack' ? { stack: value } : value) as { stack?: unknown };
     if (typeof stack === 'string') {
-      stacks.push(...stack.split('\n').map((line) => `    ${escapeControls(line)}`));
+      stacks.push(...linesOf(stack));
       if (name === 'stack') return [];
     }
     const shown = typeof value === 'object' && value !== null ? rest : value;
@@ -150,6 +152,11 @@ function formatLine({ time, level, msg, ...fields }: Line): string {
   });
   const line = [time.slice(11, 23), level.padEnd(5), escapeControls(msg), ...parts].join(' ');
   return [line, ...stacks].join('\n');
+}
+
+function linesOf(text: unknown): string[] {
+  if (typeof text !== 'string') return [];
+  return text.split('\n').map((line) => `    ${escapeControls(line)}`);
 }
 
 function quoted(text: string): string {

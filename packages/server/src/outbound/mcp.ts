@@ -1,9 +1,9 @@
 /** The MCP servers of `relay.config.ts`, and which tenants may use their tools. */
 import { join } from 'node:path';
-import type { Engine, Tool, ToolRegistry } from '@relay/core';
+import type { AgentRegistry, Engine, Tool, ToolRegistry } from '@relay/core';
 import { type OutboundGuard, UrlRefused } from '@relay/models';
 import { isProgram, type McpServerConfig, secretsOf, workspaceToolNames } from '@relay/tools';
-import type { McpServers } from '@relay/tools/mcp';
+import type { McpServers, McpServerStatus } from '@relay/tools/mcp';
 import { ConfigError } from '../config/config.ts';
 import type { ServerLog } from '../observability/log.ts';
 import { version } from '../version.ts';
@@ -16,13 +16,14 @@ export interface McpOptions extends Pick<Engine, 'store' | 'clock'> {
   readonly dataDir: string;
   /** The tools of every tenant. */
   readonly tools: ToolRegistry;
+  readonly agents: AgentRegistry;
   readonly log: ServerLog;
   readonly tenants: NamedTenants;
 }
 
 /** Undefined if no server is configured. */
 export async function openMcp(options: McpOptions): Promise<McpTools | undefined> {
-  const { servers = {}, guards, dataDir, tools, clock, log } = options;
+  const { servers = {}, guards, dataDir, tools, agents, clock, log } = options;
   if (Object.keys(servers).length === 0) return undefined;
   for (const [name, config] of Object.entries(servers)) {
     checkUrl(guards.operator, name, config);
@@ -39,6 +40,7 @@ export async function openMcp(options: McpOptions): Promise<McpTools | undefined
     clock,
     log,
     isTaken: (name) => tools.find(name) !== undefined || workspaceToolNames.includes(name),
+    agents: agents.list(),
   });
   return new McpTools(options, servers, mcp);
 }
@@ -61,6 +63,11 @@ export class McpTools {
       find: (name) => base.find(name) ?? this.#mcp.find(name, isAllowed),
       list: (): readonly Tool[] => [...base.list(), ...this.#mcp.list(isAllowed)],
     };
+  }
+
+  /** The servers that a tenant has, or all. */
+  status(tenantId?: string): readonly McpServerStatus[] {
+    return this.#mcp.status((server) => tenantId === undefined || this.#isFor(server, tenantId));
   }
 
   #isFor(server: string, tenantId: string): boolean {

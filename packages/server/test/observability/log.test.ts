@@ -67,6 +67,12 @@ describe('a log line', () => {
     );
   });
 
+  it('shows the output of a program below it on a terminal, line by line', () => {
+    const { log, lines } = written({ terminal: true });
+    log.warn('It ended', { output: 'one\ntwo\u001b[2J', code: 1 });
+    expect(lines).toEqual(['05:06:07.089 warn  It ended code=1\n    one\n    two\\u001b[2J\n']);
+  });
+
   it('escapes control characters', () => {
     const { log, lines } = written({ terminal: true });
     log.warn('a\u001b[2Jb\u009bc', { name: 'x\u202Ey\r\n' });

@@ -6,19 +6,26 @@
  * - Every failure makes the next pause longer, up to a minute; a stable connection resets the pause.
  *   Errors of a server are never thrown here. A replaced connection is not a failure.
  * - The tools stay known while the server is down: a call then waits for a few seconds, and fails if
- *   the server is still down.
+ *   the server is still down. No approval is requested of a call if the server was down for that long.
  */
 import type { Tool as ListedTool } from '@modelcontextprotocol/client';
 import { BackgroundLoop, type Clock, type Log, Signal } from '@relay/core';
-import type { ConnectionEnd, McpConnection } from './connection.ts';
+import { defined } from '@relay/protocol';
+import { type ConnectionEnd, ConnectionFailed, type McpConnection } from './connection.ts';
+
+export interface McpLog extends Log {
+  info(message: string, fields?: Readonly<Record<string, unknown>>): void;
+}
 
 export interface SupervisorOptions {
   readonly name: string;
   readonly open: (onToolsChanged: () => void, signal: AbortSignal) => Promise<McpConnection>;
   /** Called with the tools of the server, at first and after each change. */
   readonly listed: (tools: readonly ListedTool[]) => void;
+  /** Removes the secrets in the settings of the server. */
+  readonly redact: (text: string) => string;
   readonly clock: Clock;
-  readonly log: Log;
+  readonly log: McpLog;
   readonly timings?: RetryTimings;
 }
 
@@ -49,7 +56,12 @@ export class ConnectionSupervisor {
   readonly #loop: BackgroundLoop;
   readonly #tried = Promise.withResolvers<void>();
   #connection: McpConnection | undefined;
-  #problem = 'No response yet';
+  /** Why there is no connection; empty if there is one. */
+  #problem = 'It has not responded yet';
+  /** Undefined until the first connection. */
+  #downSince: number | undefined;
+  /** Whether the log says that there is no connection. */
+  #isReported = false;
   readonly #connected = new Signal();
   #refreshing: Promise<void> | undefined;
   #isStale = false;
@@ -80,41 +92,62 @@ export class ConnectionSupervisor {
     await this.#refreshing;
   }
 
-  /** Whether an attempt to connect has failed, which is logged. */
-  get hasFailed(): boolean {
-    return this.#failures > 0;
+  /** Why the server is not connected; undefined if it is. */
+  get problem(): string | undefined {
+    return this.#problem === '' ? undefined : this.#problem;
+  }
+
+  /** Why a call would fail now; undefined if it would wait or run. */
+  get unavailable(): string | undefined {
+    if (this.#problem === '') return undefined;
+    const downMs = this.#options.clock.now() - (this.#downSince ?? -Infinity);
+    return downMs < this.#timings.timeoutMs ? undefined : this.#notConnected;
+  }
+
+  get #notConnected(): string {
+    return `The MCP server ${this.#options.name} is not connected: ${this.#problem}`;
+  }
+
+  /** Logs why the server is not connected, once. */
+  report(fields: { readonly output?: string } = {}): void {
+    if (this.#isReported || this.#problem === '') return;
+    this.#isReported = true;
+    const { log, name } = this.#options;
+    const advice = `Relay retries; check mcpServers.${name} in relay.config`;
+    log.warn(`${this.#notConnected}. ${advice}`, fields);
   }
 
   /** The current connection; waits for one if there is none. */
   async ready(signal: AbortSignal): Promise<McpConnection> {
-    const { clock, name } = this.#options;
+    const { clock } = this.#options;
     const deadline = clock.now() + this.#timings.timeoutMs;
     for (;;) {
       signal.throwIfAborted();
       const connection = this.#connection;
       if (connection?.isOver === false) return connection;
       const left = deadline - clock.now();
-      if (left <= 0 || this.#loop.signal.aborted) {
-        throw new Error(`The MCP server ${name} is not connected`);
-      }
+      if (left <= 0 || this.#loop.signal.aborted) throw new Error(this.#notConnected);
       await this.#connected.waitFor({ clock, ms: left, signal });
     }
   }
 
   /** One connection; returns how long to wait before the next. */
   async #connect(): Promise<number> {
-    const { clock, name, log } = this.#options;
+    const { clock, redact } = this.#options;
     const began = clock.now();
     const end = await this.#runConnection();
+    const wasConnected = this.#connection !== undefined;
     this.#connection = undefined;
+    if (!this.#loop.signal.aborted && end.kind === 'failed') {
+      const problem = redact(end.problem);
+      if (wasConnected) this.#downSince = clock.now();
+      if (problem !== this.#problem) this.#isReported = false;
+      this.#problem = problem;
+      this.report(defined({ output: end.output }));
+    }
     this.#tried.resolve();
     if (this.#loop.signal.aborted || end.kind === 'replaced') return 0;
-    const { problem } = end;
     this.#failures = clock.now() - began >= this.#timings.stableAfterMs ? 1 : this.#failures + 1;
-    if (problem !== this.#problem) {
-      log.warn(`The MCP server ${name} is not connected; retrying`, { problem });
-    }
-    this.#problem = problem;
     return this.#pauseAfter(this.#failures);
   }
 
@@ -128,15 +161,17 @@ export class ConnectionSupervisor {
       this.#options.listed(tools);
       this.#connection = connection;
       const { log, name } = this.#options;
-      if (this.#failures > 0 && this.#problem !== '') {
-        log.warn(`The MCP server ${name} is connected`, { tools: tools.length });
+      if (this.#isReported) {
+        log.info(`The MCP server ${name} is connected`, { tools: tools.length });
       }
+      this.#isReported = false;
       this.#problem = '';
       this.#tried.resolve();
       this.#connected.notify();
       return await this.#watch(connection);
     } catch (error) {
-      return { kind: 'failed', problem: messageOf(error) };
+      const failure = error instanceof ConnectionFailed ? error.failure : undefined;
+      return { kind: 'failed', ...(failure ?? { problem: messageOf(error) }) };
     } finally {
       await connection?.close();
     }

@@ -47,9 +47,23 @@ interface ToolRequest {
 }
 
 /** A connection is replaced, without an error, when questions can be attributed only on a new one. */
-export type ConnectionEnd =
-  | { readonly kind: 'replaced' }
-  | { readonly kind: 'failed'; readonly problem: string };
+export type ConnectionEnd = { readonly kind: 'replaced' } | ({ readonly kind: 'failed' } & Failure);
+
+export interface Failure {
+  readonly problem: string;
+  /** The end of a program's error output. For the log only. */
+  readonly output?: string;
+}
+
+export class ConnectionFailed extends Error {
+  override readonly name = 'ConnectionFailed';
+  readonly failure: Failure;
+
+  constructor(failure: Failure, cause: unknown) {
+    super(failure.problem, { cause });
+    this.failure = failure;
+  }
+}
 
 /** The connection was lost before the server could execute the call, which can be repeated. */
 export class CallNotExecuted extends Error {
@@ -130,7 +144,8 @@ export class McpConnection {
       await transport.close().catch(() => undefined);
       const isTimeout = timeout.aborted && !signal.aborted;
       const message = `No response within ${connectTimeoutMs} ms`;
-      throw new Error(isTimeout ? message : reasonOf(transport, error), { cause: error });
+      const failure = failureOf(transport, error);
+      throw new ConnectionFailed(isTimeout ? { ...failure, problem: message } : failure, error);
     } finally {
       either.removeEventListener('abort', close);
     }
@@ -348,10 +363,7 @@ export class McpConnection {
 
   #end(reason: string): void {
     this.#isOver = true;
-    this.#ended.resolve({
-      kind: 'failed',
-      problem: reasonOf(this.#transport, new Error(reason)),
-    });
+    this.#ended.resolve({ kind: 'failed', ...failureOf(this.#transport, new Error(reason)) });
     void this.close();
   }
 
@@ -405,9 +417,11 @@ function hasCode(error: unknown, codes: readonly string[]): boolean {
   return [code, inner].some((found) => codes.includes(String(found)));
 }
 
-function reasonOf(transport: Transport, error: unknown): string {
-  const reason = transport instanceof ProgramTransport ? transport.exitReason : undefined;
-  return reason ?? messageOf(error);
+function failureOf(transport: Transport, error: unknown): Failure {
+  if (!(transport instanceof ProgramTransport)) return { problem: messageOf(error) };
+  const { exitReason, errorOutput } = transport;
+  const problem = exitReason ?? messageOf(error);
+  return errorOutput === '' ? { problem } : { problem, output: errorOutput };
 }
 
 function messageOf(error: unknown): string {

@@ -4,20 +4,21 @@
  */
 import { join, resolve } from 'node:path';
 import type { FetchLike, Tool as ListedTool } from '@modelcontextprotocol/client';
-import type { Clock, Log, Tool } from '@relay/core';
+import type { Clock, Tool } from '@relay/core';
 import { defined } from '@relay/protocol';
 import { McpConnection } from './connection.ts';
 import { EndpointTransport, type RequestOwner } from './endpoint-transport.ts';
-import { ConnectionSupervisor, type RetryTimings } from './connection-supervisor.ts';
+import { ConnectionSupervisor, type McpLog, type RetryTimings } from './connection-supervisor.ts';
 import { createMcpTool, createPendingTool, problemOf } from './mcp-tool.ts';
 import { ProgramTransport } from './program-transport.ts';
+import { SecretRedactor } from './secrets.ts';
 import { isProgram, type McpServerConfig } from './settings.ts';
-import { mapToolNames, mayOffer, serverOf } from './tool-names.ts';
+import { mapToolNames, mayOffer, serverOf, suggestion } from './tool-names.ts';
 
 /** Models cannot choose among more, and a list may be endless. */
 const maxTools = 256;
-/** Per log line. */
 const maxLogged = 20;
+const maxWarningChars = 400;
 const defaultTimeoutMs = 60_000;
 /** How long `start` waits for servers to list their tools. */
 const startTimeoutMs = 5_000;
@@ -33,10 +34,24 @@ export interface McpOptions {
   readonly homes: string;
   readonly cwd: string;
   readonly clock: Clock;
-  readonly log: Log;
+  readonly log: McpLog;
   /** Whether another tool has this name. */
   readonly isTaken: (name: string) => boolean;
+  /** The agents, whose tools may be some of these. */
+  readonly agents?: readonly { readonly name: string; readonly tools?: readonly string[] }[];
   readonly timings?: RetryTimings;
+}
+
+/** What an operator wants to know about a server. */
+export interface McpServerStatus {
+  readonly name: string;
+  readonly connected: boolean;
+  /** Why it is not connected. */
+  readonly problem?: string;
+  /** How many tools are known, also while it is not connected. */
+  readonly tools: number;
+  /** Mistakes in the settings, and tools that cannot be used. */
+  readonly warnings: readonly string[];
 }
 
 interface ManagedServer {
@@ -45,8 +60,8 @@ interface ManagedServer {
   readonly supervisor: ConnectionSupervisor;
   /** Undefined until the server has listed them. */
   tools: ReadonlyMap<string, Tool> | undefined;
-  /** Why tools are omitted, as it was logged last. */
-  problems: string;
+  /** As they were logged last. */
+  warnings: readonly string[];
 }
 
 export class McpServers {
@@ -65,17 +80,14 @@ export class McpServers {
 
   /** Waits for the servers, but not long for one that is slow or down. */
   async start(): Promise<void> {
-    const { clock, log } = this.#options;
+    const { clock } = this.#options;
     const tried = Promise.all(
       [...this.#servers.values()].map(({ supervisor }) => supervisor.start()),
     );
     const timeout = new AbortController();
     await Promise.race([tried, clock.sleep(startTimeoutMs, timeout.signal)]);
     timeout.abort();
-    for (const { name, tools, supervisor } of this.#servers.values()) {
-      if (tools !== undefined || supervisor.hasFailed) continue;
-      log.warn(`The MCP server ${name} has not responded yet. Its tools are added when it does`);
-    }
+    for (const { supervisor } of this.#servers.values()) supervisor.report();
   }
 
   async stop(): Promise<void> {
@@ -89,24 +101,41 @@ export class McpServers {
     );
   }
 
+  status(includes: (server: string) => boolean): readonly McpServerStatus[] {
+    return [...this.#servers.values()].flatMap(({ name, supervisor, tools, warnings }) => {
+      if (!includes(name)) return [];
+      const { problem } = supervisor;
+      const connected = problem === undefined;
+      return [{ name, connected, ...defined({ problem }), tools: tools?.size ?? 0, warnings }];
+    });
+  }
+
   find(name: string, includes: (server: string) => boolean): Tool | undefined {
     const server = this.#servers.get(serverOf(name) ?? '');
     if (server === undefined || !includes(server.name)) return undefined;
     if (server.tools !== undefined) return server.tools.get(name);
     const isExpected = mayOffer({ [server.name]: server.config }, name);
     if (!isExpected || this.#options.isTaken(name)) return undefined;
-    return createPendingTool(name, server.name, server.config, async (signal) => {
-      await server.supervisor.ready(signal);
-      const tool = server.tools?.get(name);
-      if (tool === undefined) throw new Error(`The MCP server ${server.name} has no such tool`);
-      return tool;
+    return createPendingTool({
+      name,
+      server: server.name,
+      config: server.config,
+      unavailable: () => server.supervisor.unavailable,
+      find: async (signal) => {
+        await server.supervisor.ready(signal);
+        const tool = server.tools?.get(name);
+        if (tool === undefined) throw new Error(`The MCP server ${server.name} has no such tool`);
+        return tool;
+      },
     });
   }
 
   #createServer(name: string, config: McpServerConfig): ManagedServer {
     const { clock, log, timings } = this.#options;
+    const redactor = new SecretRedactor(config);
     const supervisor = new ConnectionSupervisor({
       name,
+      redact: (text) => redactor.text(text),
       clock,
       log,
       open: (onToolsChanged, signal) =>
@@ -118,7 +147,7 @@ export class McpServers {
       },
       ...defined({ timings }),
     });
-    const server: ManagedServer = { name, config, supervisor, tools: undefined, problems: '' };
+    const server: ManagedServer = { name, config, supervisor, tools: undefined, warnings: [] };
     return server;
   }
 
@@ -142,29 +171,65 @@ export class McpServers {
     const selection = config.tools;
     const selected = all.filter((tool) => selection?.includes(tool.name) ?? true);
     const { named, refused } = mapToolNames(name, selected);
-    const problems = [...refused];
+    const omitted = [...refused];
     const tools = new Map<string, Tool>();
     for (const { name: full, listed } of named) {
       const problem = tooMany(tools.size) ?? this.#problemOf(full, listed);
-      if (problem !== undefined) problems.push(`${full}: ${problem}`);
+      if (problem !== undefined) omitted.push(`${full}: ${problem}`);
       else {
         const ready = supervisor.ready.bind(supervisor);
-        tools.set(full, createMcpTool({ name: full, listed, config, ready }));
+        const unavailable = () => supervisor.unavailable;
+        tools.set(full, createMcpTool({ name: full, listed, config, ready, unavailable }));
       }
     }
-    for (const tool of selection ?? []) {
-      if (!all.some((listed) => listed.name === tool))
-        problems.push(`${tool}: the server has no such tool`);
-    }
-    const before = server.problems;
-    server.problems = problems.join('\n');
-    // A server is listed regularly.
-    if (problems.length > 0 && server.problems !== before) {
-      const omitted = problems.slice(0, maxLogged).map((problem) => problem.slice(0, 300));
-      const more = problems.length - omitted.length;
-      this.#options.log.warn(`Tools of the MCP server ${name} are omitted`, { omitted, more });
-    }
+    this.#warn(server, [
+      ...this.#misnamed(server, all, [...tools.keys()]),
+      ...omitted.map((problem) => `A tool of the MCP server ${name} cannot be used: ${problem}`),
+    ]);
     return tools;
+  }
+
+  /** Names in the settings and in agents that mean no tool of the server. */
+  #misnamed(
+    { name, config }: ManagedServer,
+    all: readonly ListedTool[],
+    usable: readonly string[],
+  ): string[] {
+    const offered = all.map((tool) => tool.name);
+    const lists = {
+      tools: config.tools,
+      readOnly: config.readOnly,
+      idempotent: config.idempotent,
+      kinds: Object.keys(config.kinds ?? {}),
+    };
+    const missing = Object.entries(lists).flatMap(([setting, names]) =>
+      (Array.isArray(names) ? (names as readonly string[]) : [])
+        .filter((tool) => !offered.includes(tool))
+        .map((tool) => ({ subject: `mcpServers.${name}.${setting}`, tool, known: offered })),
+    );
+    const unknown = (this.#options.agents ?? []).flatMap((agent) =>
+      (agent.tools ?? [])
+        .filter((tool) => serverOf(tool) === name && !usable.includes(tool))
+        .filter((tool) => !this.#options.isTaken(tool))
+        .map((tool) => ({ subject: `The agent ${agent.name}`, tool, known: usable })),
+    );
+    return [...missing, ...unknown].map(
+      ({ subject, tool, known }) =>
+        `${subject} names the tool ${tool}, which the MCP server ${name} does not offer; ${suggestion(tool, known)}`,
+    );
+  }
+
+  /** Logs what is new: a server is listed regularly. */
+  #warn(server: ManagedServer, found: readonly string[]): void {
+    const before = server.warnings;
+    server.warnings = found.slice(0, maxLogged).map((warning) => warning.slice(0, maxWarningChars));
+    for (const warning of server.warnings) {
+      if (!before.includes(warning)) this.#options.log.warn(warning);
+    }
+    const more = found.length - server.warnings.length;
+    if (more > 0 && before.length === 0) {
+      this.#options.log.warn(`${more} more problems of tools of the MCP server ${server.name}`);
+    }
   }
 
   /** Grants and approvals of these tools no longer hold. */

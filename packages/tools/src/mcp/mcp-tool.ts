@@ -22,6 +22,7 @@ export interface McpToolOptions {
   readonly listed: ListedTool;
   readonly config: McpServerConfig;
   readonly ready: (signal: AbortSignal) => Promise<McpConnection>;
+  readonly unavailable: () => string | undefined;
 }
 
 /** Why a tool cannot be used; undefined if it can. */
@@ -39,7 +40,8 @@ function schemaProblem(schema: ListedTool['inputSchema']): string | undefined {
   return issue === undefined ? undefined : `${issue.path}: ${issue.message}`;
 }
 
-export function createMcpTool({ name, listed, config, ready }: McpToolOptions): Tool {
+export function createMcpTool(options: McpToolOptions): Tool {
+  const { name, listed, config, ready, unavailable } = options;
   const redactor = new SecretRedactor(config);
   const { $schema: _, ...inputSchema } = redactor.value(listed.inputSchema);
   const { readOnlyHint, idempotentHint } = listed.annotations ?? {};
@@ -54,6 +56,7 @@ export function createMcpTool({ name, listed, config, ready }: McpToolOptions): 
     idempotent: isReadOnly || isSelected(config.idempotent, isListed, idempotentHint),
     onUnknown: 'ask',
     definitionDigest: digestOfDefinition(name, listed, config),
+    unavailable,
     ...kindsIn(config, (tool) => tool === listed.name),
     validate(input) {
       const issues = issuesOfValue(inputSchema, input);
@@ -71,30 +74,44 @@ export function createMcpTool({ name, listed, config, ready }: McpToolOptions): 
 
 /**
  * Stands in for a tool whose server has not listed its tools yet, so that runs with calls of the tool
- * can continue instead of failing because of an unknown tool. `find` waits for the server, and throws
- * if it does not connect or has no such tool.
+ * can continue instead of failing because of an unknown tool. A call that the operator's settings allow
+ * waits for the server. One that needs an approval fails: what would be approved is not known.
  */
-export function createPendingTool(
-  name: string,
-  server: string,
-  config: McpServerConfig,
-  find: (signal: AbortSignal) => Promise<Tool>,
-): Tool {
+export function createPendingTool({
+  name,
+  server,
+  config,
+  unavailable,
+  find,
+}: {
+  readonly name: string;
+  readonly server: string;
+  readonly config: McpServerConfig;
+  readonly unavailable: () => string | undefined;
+  /** Waits for the server, and throws if it does not connect or has no such tool. */
+  readonly find: (signal: AbortSignal) => Promise<Tool>;
+}): Tool {
   const isThis = (tool: string) => qualifiedName(server, tool) === name;
   const isListed = (tools: readonly string[]) => tools.some(isThis);
+  const isReadOnly = isSelected(config.readOnly, isListed);
   return {
     name,
     description: `Not available: the MCP server ${server} is not connected.`,
     inputSchema: { type: 'object' },
-    allowedByDefault: false,
-    idempotent: isSelected(config.readOnly, isListed) || isSelected(config.idempotent, isListed),
+    allowedByDefault: isReadOnly,
+    idempotent: isReadOnly || isSelected(config.idempotent, isListed),
     onUnknown: 'ask',
     definitionDigest: '',
+    unavailable,
     // Rules must not be more lenient before the server is connected.
     ...kindsIn(config, isThis),
     validate: (input): Validation => ({ ok: true, value: input }),
     async execute(input, context) {
       const tool = await find(context.signal);
+      // Several names of a server can mean the same qualified name.
+      if (isReadOnly && !tool.allowedByDefault) {
+        throw new TypeError(`${name} is not the tool that readOnly of mcpServers.${server} names`);
+      }
       const checked = tool.validate(input);
       if (checked.ok) return tool.execute(checked.value, context);
       const [issue] = checked.issues;

@@ -58,12 +58,14 @@ export class ProgramTransport implements Transport {
     return this.#hasExited;
   }
 
-  /** Why it has ended, with its last error output. For the log only. */
+  /** Why it has ended. */
   get exitReason(): string | undefined {
-    const stderr = this.#stderrTail.trim();
-    return stderr === ''
-      ? this.#reason
-      : `${this.#reason ?? 'The MCP program was ended'}: ${stderr}`;
+    return this.#reason;
+  }
+
+  /** The end of its error output. For the log only. */
+  get errorOutput(): string {
+    return this.#stderrTail.trim();
   }
 
   async start(): Promise<void> {
@@ -102,7 +104,7 @@ export class ProgramTransport implements Transport {
           ? `The MCP program was ended by ${signal}`
           : `The MCP program exited with code ${exitCode}`;
     } catch (error) {
-      this.#reason ??= `The MCP program cannot be started: ${(error as Error).message}`;
+      this.#reason ??= startProblem(error as NodeJS.ErrnoException, this.#options.config.command);
     }
     this.#reader?.end();
     this.onclose?.();
@@ -158,4 +160,10 @@ export class ProgramTransport implements Transport {
     this.onerror?.(error);
     void this.close();
   }
+}
+
+function startProblem({ code, message }: NodeJS.ErrnoException, command: string): string {
+  return code === 'ENOENT'
+    ? `There is no program ${command}`
+    : `The MCP program cannot be started: ${message}`;
 }

@@ -3,6 +3,7 @@
  * server has no "_", so tools of two servers never have the same name.
  */
 import { createHash } from 'node:crypto';
+import { nearestTo } from '@relay/protocol/display';
 import { checkToolName } from '../registry.ts';
 
 const maxChars = 64;
@@ -20,6 +21,19 @@ export function qualifiedName(server: string, tool: string): string {
 export function serverOf(name: string): string | undefined {
   const end = name.indexOf('_');
   return end > 0 ? name.slice(0, end) : undefined;
+}
+
+const maxOffered = 8;
+
+/** What to write instead of a name that does not exist. */
+export function suggestion(name: string, known: readonly string[]): string {
+  const near =
+    nearestTo(name, known, Math.max(2, Math.floor(name.length / 4))) ??
+    known.find((each) => each.includes(name) || name.includes(each));
+  if (near !== undefined) return `did you mean ${near}?`;
+  if (known.length === 0) return 'it offers no tools';
+  const more = known.length - maxOffered;
+  return `it offers ${known.slice(0, maxOffered).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
 /** Whether one of these servers may have a tool of this name, according to its settings. */

@@ -43,7 +43,8 @@ it('lists the tools of a server that keeps announcing changes with growing pause
     },
     listed: () => undefined,
     clock,
-    log: { warn: () => undefined, error: () => undefined },
+    redact: (text) => text,
+    log: { info: () => undefined, warn: () => undefined, error: () => undefined },
   });
   await supervisor.start();
   await expect.poll(() => slept.filter((ms) => ms === refreshIntervalMs)).toHaveLength(2);

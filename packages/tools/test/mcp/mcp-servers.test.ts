@@ -6,6 +6,7 @@ import { dot } from '../../../../test/support/mcp/tool-server.ts';
 import { createToolContext } from '../support/tool-context.ts';
 import { defaultTimings } from '../../src/mcp/connection-supervisor.ts';
 import { type McpOptions, McpServers } from '../../src/mcp/mcp-servers.ts';
+import { createPendingTool } from '../../src/mcp/mcp-tool.ts';
 import type { McpServerConfig } from '../../src/mcp/settings.ts';
 
 let fixture: McpFixture;
@@ -33,7 +34,7 @@ async function start(servers: Record<string, McpServerConfig>, more: Partial<Mcp
     homes: fixture.dir,
     cwd: fixture.dir,
     clock: systemClock,
-    log: { warn: log, error: log },
+    log: { info: log, warn: log, error: log },
     isTaken: () => false,
     timings,
     ...more,
@@ -423,7 +424,9 @@ it('logs that a server has not responded when the start does not wait any longer
   const sleep = (_ms: number, signal?: AbortSignal) => systemClock.sleep(1, signal);
   const clock = { ...systemClock, now: () => systemClock.now(), sleep };
   await start({ slow: fixture.hostile('silent') }, { clock });
-  expect(logged).toEqual([expect.stringContaining('The MCP server slow has not responded yet')]);
+  expect(logged).toEqual([
+    expect.stringContaining('The MCP server slow is not connected: It has not responded yet'),
+  ]);
 });
 
 it('follows no redirect', async () => {
@@ -472,4 +475,73 @@ it('lists the tools of a server regularly, and reconnects if it is gone', async 
   expect(logged).toEqual([]);
   await endpoint.close();
   await poll(() => logged.join('\n')).toContain('The MCP server shop is not connected');
+});
+
+describe('a program that exits at its start', () => {
+  const crash = (env = {}) => ({
+    command: process.execPath,
+    args: ['-e', 'console.error("one\\ntwo"); process.exit(7)'],
+    env,
+  });
+  const shortWait = { timings: { ...timings, timeoutMs: 20 } };
+
+  it('is reported once with its reason, and its error output as lines', async () => {
+    const servers = await start({ shop: crash() }, shortWait);
+    const reason = 'The MCP program exited with code 7';
+    expect(servers.status(everyone)).toEqual([
+      { name: 'shop', connected: false, problem: reason, tools: 0, warnings: [] },
+    ]);
+    expect(logged).toEqual([
+      `The MCP server shop is not connected: ${reason}. Relay retries; check mcpServers.shop in relay.config {"output":"one\\ntwo"}`,
+    ]);
+  });
+
+  it('fails the calls of its tools with that reason, without an approval', async () => {
+    const servers = await start({ shop: { ...crash(), readOnly: ['look'] } }, shortWait);
+    const reason = 'The MCP server shop is not connected: The MCP program exited with code 7';
+    const look = servers.find('shop_look', everyone);
+    expect(look?.allowedByDefault).toBe(true);
+    await expect(look?.execute({}, createToolContext())).rejects.toThrow(reason);
+    const echo = servers.find('shop_echo', everyone);
+    expect(echo?.allowedByDefault).toBe(false);
+    expect(echo?.unavailable?.()).toBe(reason);
+  });
+
+  it('that does not exist is named', async () => {
+    const servers = await start({ shop: { command: '/no/such-program' } });
+    expect(servers.status(everyone)).toMatchObject([
+      { problem: 'There is no program /no/such-program' },
+    ]);
+  });
+});
+
+it('warns of names that the server does not offer, with the nearest', async () => {
+  const servers = await start(
+    {
+      shop: {
+        ...fixture.program('during'),
+        readOnly: ['shop_look'],
+        idempotent: ['ecko'],
+        kinds: { unlike: {} },
+      },
+    },
+    { agents: [{ name: 'clerk', tools: ['shop_echoo', 'shop_look', 'other_x'] }] },
+  );
+  await find(servers, 'shop_echo');
+  const missing = 'which the MCP server shop does not offer';
+  expect(servers.status(everyone)[0]?.warnings).toEqual([
+    `mcpServers.shop.readOnly names the tool shop_look, ${missing}; did you mean look?`,
+    `mcpServers.shop.idempotent names the tool ecko, ${missing}; did you mean echo?`,
+    `mcpServers.shop.kinds names the tool unlike, ${missing}; it offers echo, look, fail, die, show, work, fit, measure and 2 more`,
+    `The agent clerk names the tool shop_echoo, ${missing}; did you mean shop_echo?`,
+  ]);
+  expect(logged).toHaveLength(4);
+});
+
+it('runs no tool without approval whose qualified name only resembles that of a read-only one', async () => {
+  const find = async () => ({ allowedByDefault: false }) as Tool;
+  const config = { url: 'http://127.0.0.1:9/mcp', readOnly: ['a.b'] };
+  const unavailable = () => undefined;
+  const tool = createPendingTool({ name: 'shop_a_b', server: 'shop', config, unavailable, find });
+  await expect(tool.execute({}, createToolContext())).rejects.toThrow('is not the tool that');
 });

@@ -33,6 +33,7 @@ import type { Hub } from '../../streaming/hub.ts';
 import type { WebhookSigner } from '../../secrets/webhook-signer.ts';
 import type { AuthContext, Caller } from '../auth.ts';
 import { notFound } from '../errors.ts';
+import type { McpServerStatus } from '@relay/tools/mcp';
 import type { HarnessRegistry } from '../../sessions/harnesses.ts';
 import type { ConcurrencyLimiter, RateLimiter } from '../rate-limit.ts';
 
@@ -45,6 +46,8 @@ export interface ServerContext extends AuthContext {
   /** For what the programs of sessions have to know. */
   readonly programHub: Hub<StoredSessionEvent>;
   readonly harnesses: HarnessRegistry;
+  /** The MCP servers whose tools a tenant has. */
+  readonly mcpServers: (tenantId: string) => readonly McpServerStatus[];
   readonly feed: Feed;
   readonly metrics: Metrics;
   readonly log: ServerLog;

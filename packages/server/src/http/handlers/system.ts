@@ -83,6 +83,9 @@ export const listTools: Handler<'listTools'> = async ({ caller, context }) => ({
       needsApproval: tool.needsApproval === true,
       idempotent: tool.idempotent,
     })),
+  mcpServers: context
+    .mcpServers(caller.tenantId)
+    .map((server) => ({ ...server, warnings: [...server.warnings] })),
 });
 
 function kindsOf(kinds: Readonly<Record<string, ParameterKind>>) {

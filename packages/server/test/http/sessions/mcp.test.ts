@@ -331,6 +331,27 @@ describe('an MCP server that is killed, or times out', () => {
   });
 });
 
+it('of an MCP server that is down, a call fails with the reason instead of asking for an approval', async () => {
+  const command = '/no/such-program';
+  const server = await bootServer({ file: { mcpServers: { shop: { command } } } });
+  try {
+    const { frames } = await finishedRun(server, {
+      input: 'use shop_echo {"text":"x"}',
+      ...tools('shop_echo'),
+    });
+    const reason = `There is no program ${command}`;
+    expect(frames.map(({ data }) => data['type'])).not.toContain('approval_requested');
+    expect(JSON.stringify(resultIn(frames))).toContain(
+      `The MCP server shop is not connected: ${reason}`,
+    );
+    expect((await server.json('/v1/tools'))['mcpServers']).toEqual([
+      { name: 'shop', connected: false, problem: reason, tools: 0, warnings: [] },
+    ]);
+  } finally {
+    await server.stop();
+  }
+});
+
 describe('an MCP server over HTTP', () => {
   const fixture = new McpFixture();
   let endpoint: Endpoint;
