@@ -6,7 +6,7 @@ const root = new URL('../../', import.meta.url);
 const read = (path: string) => readFileSync(new URL(path, root), 'utf8');
 const example = (name: string) => read(`examples/scale-out/${name}`);
 const config = read('packages/server/src/config/config.ts');
-const files = ['compose.yaml', 'relay.service', 'nginx.conf', 'Dockerfile'];
+const files = ['compose.yaml', 'nginx.conf', 'Dockerfile'];
 
 function matches(text: string, pattern: RegExp): string[] {
   return [...text.matchAll(pattern)].map(([, found = '']) => found);
@@ -46,7 +46,7 @@ describe('the files of the scale-out guide', () => {
     const [entry = ''] = matches(example('Dockerfile'), /^CMD \["node", "([^"]+)"\]/gm);
     expect(existsSync(new URL(entry, root))).toBe(true);
     const [grace] = matches(example('compose.yaml'), /stop_grace_period: (\d+)s/g);
-    const [stopTimeout] = matches(example('relay.service'), /TimeoutStopSec=(\d+)/g);
+    const [stopTimeout] = matches(read('examples/deploy/relay.service'), /TimeoutStopSec=(\d+)/g);
     const [lease] = matches(read('packages/core/src/engine.ts'), /graceMs: (\d+)_000/g);
     for (const seconds of [grace, stopTimeout]) {
       expect(Number(seconds)).toBeGreaterThan(Number(lease));
