@@ -15,11 +15,10 @@ import type { MemoryRecord, RunMemory } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
 import { agentFields, type AgentState, answerOf } from '../state/agent.ts';
 import { checkRecalled } from '../agents/guardrails.ts';
-import { handoffToolName } from '../agents/profile.ts';
 import { isStoreFault } from '../errors.ts';
 import { exponentialBackoff } from '../../runtime/backoff.ts';
 import type { LiveRun } from '../live-run.ts';
-import { callIdsIn, callsIn, transcriptOf } from './transcript.ts';
+import { transcriptOf } from './transcript.ts';
 
 const maxRecalled = 5;
 /** Memories with a lower word score are not recalled. */
@@ -61,19 +60,14 @@ export async function recall(run: LiveRun, agent: AgentState, activity: Activity
   ]);
 }
 
-/**
- * The memory of a completed run: its question and answer. None for a run without memory or question, and
- * none for one that has learned nothing.
- */
+/** The memory of a completed run: its question and answer. None for a run without memory or question. */
 export async function memoryOfRun(
   run: LiveRun,
   agent: AgentState,
 ): Promise<{ events: readonly RunEvent[]; memories: readonly MemoryRecord[] }> {
   const { memory } = run.spec;
   const question = memory === undefined ? '' : await questionOf(run, agent);
-  if (memory === undefined || question === '' || !(await hasLearned(run, agent))) {
-    return { events: [], memories: [] };
-  }
+  if (memory === undefined || question === '') return { events: [], memories: [] };
   const { namespace } = memory;
   const asked = truncated(question, maxPartChars);
   const answered = truncated(answerOf(agent), maxPartChars);
@@ -90,31 +84,6 @@ export async function memoryOfRun(
     events: [{ type: 'memory.stored', ...agentFields(agent), namespace, memoryId: record.id }],
     memories: [record],
   };
-}
-
-/**
- * Whether the answer can contain more than the memory itself, or that a call was denied or failed. Stored,
- * the result of a search would be found by the next search, together with what it had found.
- */
-async function hasLearned(run: LiveRun, agent: AgentState): Promise<boolean> {
-  const { messages, runStart, removedCallIds } = transcriptOf(await run.transcripts(), agent);
-  // A compaction has removed calls: their results are not known any more.
-  if (removedCallIds.length > 0) return true;
-  const given = new Set(callIdsIn(run.spec.messages));
-  const calls = callsIn(messages.slice(runStart)).filter(({ id }) => !given.has(id));
-  const failed = new Set(
-    messages.flatMap((message) =>
-      message.role === 'tool' && message.isError === true ? [message.tool_call_id] : [],
-    ),
-  );
-  const tools = run.engine.tools(run.identity.tenantId);
-  return (
-    calls.length === 0 ||
-    calls.some(
-      ({ id, function: { name } }) =>
-        !failed.has(id) && name !== handoffToolName && tools.find(name)?.needsMemory !== true,
-    )
-  );
 }
 
 /** The question that the run answers. A fork without messages of its own answers that of its source. */

@@ -266,14 +266,10 @@ function compacted(transcript: Transcript, event: EventOf<'context.compacted'>):
   };
 }
 
-export function callsIn(messages: readonly Message[]): MessageToolCall[] {
-  return messages.flatMap((message) =>
-    message.role === 'assistant' ? (message.tool_calls ?? []) : [],
-  );
-}
-
 export function callIdsIn(messages: readonly Message[]): string[] {
-  return callsIn(messages).map(({ id }) => id);
+  return messages.flatMap((message) =>
+    message.role === 'assistant' ? (message.tool_calls ?? []).map(({ id }) => id) : [],
+  );
 }
 
 export function leadingInstructions(messages: readonly Message[]): number {
