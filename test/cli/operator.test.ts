@@ -113,6 +113,22 @@ test('a backup of a running server is consistent and can be restored', async () 
   expect(restored.notes.map(({ text }) => text)).toEqual(['after the restore']);
 });
 
+test('a backup and the table of models are those of the server that runs, from any folder', async () => {
+  const { url, dataDir } = await serverWith();
+  const registered = { XDG_STATE_HOME: process.env['XDG_STATE_HOME'] ?? '' };
+  const dir = folder();
+  const run = (...args: string[]) => relay(args, { env: registered, cwd: dir });
+  const backup = await run('backup', 'copy', '--url', url);
+  expect(backup.out).toContain(`The backup of ${dataDir} is in ${join(dir, 'copy')}.`);
+  const price = { inputPerMillion: 1, outputPerMillion: 2 };
+  const models = { 'own-model': { contextTokens: 1000, price } };
+  writeFileSync(join(dir, 'models.json'), JSON.stringify({ date: '2026-11-15', models }));
+  expect((await run('models', 'update', 'models.json', '--url', url)).code).toBe(0);
+  expect((await run('models', '--url', url)).out).toContain('own-model');
+  expect(readdirSync(dir).toSorted()).toEqual(['copy', 'models.json']);
+  expect((await relay(['models'], { cwd: dir })).out).not.toContain('own-model');
+});
+
 test('neither a backup nor a restore overwrites anything', async () => {
   const env = { RELAY_DATA_DIR: unchanged.dataDir };
   const dir = folder();
@@ -213,7 +229,7 @@ test('rotation is rejected while the server runs; afterwards the new key decrypt
   expect(busy.err).toContain('Another Relay server is using');
   expect(keyOf(server.dataDir)).toBe(old);
   await server.stop();
-  const done = await relay(['rotate-master-key', '--json'], { env });
+  const done = await relay(['rotate-master-key', '--data-dir', server.dataDir, '--json']);
   const [rotation] = values<{ kind: string; oldKeyFile: string }>(done);
   expect(rotation?.kind).toBe('replaced');
   expect(done.out + done.err).not.toContain(old);

@@ -16,7 +16,7 @@ export function registerBackup(program: CliCommand): void {
   program
     .command('backup <folder>')
     .description('back up a data folder, even while its server runs')
-    .option('--data-dir <folder>', 'the data folder (or $RELAY_DATA_DIR)')
+    .option('--data-dir <folder>', 'data folder (or $RELAY_DATA_DIR; default: of the server here)')
     .option('--with-master-key', 'include the master key, which decrypts the credentials')
     .examples(
       ['relay backup /backups/relay-monday', 'relay backup ./copy --with-master-key'],
@@ -38,12 +38,13 @@ export function registerBackup(program: CliCommand): void {
 async function makeBackup(context: Context<BackupOptions>, [target = '']: readonly string[]) {
   const operator = await import('@relay/server/operator');
   const { dataDir, withMasterKey } = context.options;
-  const backup = operator.makeBackup(locationOf(context, dataDir), { target, withMasterKey });
-  context.print.result(backup, backupText(backup));
+  const { env, cwd } = await context.installation(dataDir);
+  const backup = operator.makeBackup({ env, cwd }, { target, withMasterKey });
+  context.print.result(backup, backupText(backup, env['RELAY_DATA_DIR']));
 }
 
-function backupText({ folder, masterKey, keyIn }: Backup): string {
-  const done = `The backup is in ${folder}.`;
+function backupText({ folder, masterKey, keyIn }: Backup, source = '.relay'): string {
+  const done = `The backup of ${source} is in ${folder}.`;
   if (masterKey.included) {
     return `${done}\nIt contains the master key: anyone with the backup can read your providers' keys.`;
   }
@@ -58,7 +59,9 @@ function backupText({ folder, masterKey, keyIn }: Backup): string {
 async function restoreBackup(context: Context<RestoreOptions>, [backup = '']: readonly string[]) {
   const operator = await import('@relay/server/operator');
   const { to, masterKeyFile, withoutMasterKey } = context.options;
-  const restored = operator.restoreBackup(locationOf(context, to), {
+  const { env, cwd } = context.environment;
+  const location = { cwd, env: to === undefined ? env : { ...env, RELAY_DATA_DIR: to } };
+  const restored = operator.restoreBackup(location, {
     backup,
     keyFile: masterKeyFile,
     withoutKey: withoutMasterKey,
@@ -74,8 +77,4 @@ function nextStep({ folder, key }: Restored): string {
     return `Before you start the server, put the master key into ${folder}/master-key or RELAY_MASTER_KEY.`;
   }
   return `Start the server with RELAY_DATA_DIR=${folder} relay serve`;
-}
-
-function locationOf({ environment: { env, cwd } }: Context, dataDir: string | undefined) {
-  return { cwd, env: dataDir === undefined ? env : { ...env, RELAY_DATA_DIR: dataDir } };
 }

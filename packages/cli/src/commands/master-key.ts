@@ -2,6 +2,7 @@ import type { Rotation } from '@relay/server/operator';
 import type { CliCommand, Context } from '../command.ts';
 
 interface Options {
+  readonly dataDir?: string;
   readonly keyFile?: string;
   readonly nodesStopped?: boolean;
 }
@@ -10,6 +11,7 @@ export function registerMasterKey(program: CliCommand): void {
   program
     .command('rotate-master-key')
     .description('create a new master key and re-encrypt the credentials')
+    .option('--data-dir <folder>', 'data folder (or $RELAY_DATA_DIR; default: .relay)')
     .option('--key-file <file>', 'file for the new key, if $RELAY_MASTER_KEY is set')
     .option('--nodes-stopped', 'no server uses the database: re-encrypt it now')
     .examples(
@@ -22,8 +24,10 @@ export function registerMasterKey(program: CliCommand): void {
 
 async function rotate({ environment, options, print }: Context<Options>): Promise<void> {
   const { rotateMasterKey } = await import('@relay/server/operator');
-  const { env, cwd } = environment;
-  const rotation = await rotateMasterKey({ env, cwd }, options);
+  const { cwd } = environment;
+  const { dataDir, ...rest } = options;
+  const named = dataDir === undefined ? {} : { RELAY_DATA_DIR: dataDir };
+  const rotation = await rotateMasterKey({ env: { ...environment.env, ...named }, cwd }, rest);
   print.result(rotation, nextSteps(rotation));
 }
 

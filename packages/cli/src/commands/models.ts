@@ -31,19 +31,18 @@ const columns: readonly Column<ListedModel>[] = [
   { title: 'source', value: ({ source }) => source },
 ];
 
-async function listModels({ environment: { env, cwd }, print }: Context): Promise<void> {
+async function listModels(context: Context): Promise<void> {
   const { listKnownModels } = await import('@relay/server/operator');
-  print.list(listKnownModels({ env, cwd }), columns, 'No models.');
+  const { env, cwd } = await context.installation();
+  context.print.list(listKnownModels({ env, cwd }), columns, 'No models.');
 }
 
-async function updateModels(
-  { environment: { env, cwd }, print }: Context,
-  [file = '']: readonly string[],
-): Promise<void> {
+async function updateModels(context: Context, [file = '']: readonly string[]): Promise<void> {
   const { updateModelTable } = await import('@relay/server/operator');
+  const { env, cwd } = await context.installation();
   const changes = updateModelTable({ env, cwd }, file);
   const lines = changes.map(changeText);
-  print.result({ changes }, [...lines, summaryOf(changes.length)].join('\n'));
+  context.print.result({ changes }, [...lines, summaryOf(changes.length)].join('\n'));
 }
 
 function changeText({ model, before, after }: ModelChange): string {
