@@ -337,8 +337,6 @@ const plans: Readonly<Record<string, Plan>> = {
     steps: {
       'curl -N -D headers.txt': {
         until: /"type":"tool_call"/,
-        after: (reader, output) =>
-          reader.set({ RUN_ID: /"type":"run","id":"([^"]+)"/.exec(output)?.[1] ?? '' }),
       },
       'curl -X POST "$RELAY_URL/v1/runs/$RUN_ID/tool-results/call_1/claim"': {
         before: async (reader) => {
