@@ -2,17 +2,14 @@
 import { randomUUID } from 'node:crypto';
 import { createClient } from '@relay/sdk';
 import type { Page } from 'playwright-core';
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { TestServer } from '../support/server.ts';
-import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
+import { closeBrowser, inBrowser, startServer, TestBrowser } from './support/console.ts';
 
 const server = new TestServer({ RELAY_CONFIG: 'test/support/configs/agents.config.ts' });
 const browser = new TestBrowser(server);
 
-beforeEach(async () => {
-  // A test that kills it may have failed before it started it again.
-  if (!server.isRunning) await server.start();
-});
+startServer(server);
 afterAll(async () => {
   await browser.dispose();
   await closeBrowser();
@@ -37,10 +34,6 @@ async function signIn(...options: Parameters<TestBrowser['signIn']>): Promise<Pa
   open.push(page);
   return page;
 }
-
-let attempts = 0;
-/** A text that no earlier attempt of the test has sent. */
-const unique = (text: string) => `${text}-${(attempts += 1)}`;
 
 const newChat = (path = '/chat/new') => signIn(path);
 
@@ -111,32 +104,25 @@ describe('Chat', inBrowser, () => {
       expect(await log(page).locator('[data-message]').count()).toBe(1);
       expect(await answers(page)).toBe(numbersUpTo(400));
       // The list of conversations shows it, and finds it.
-      await page
-        .getByRole('link', { name: /say 400/ })
-        .first()
-        .waitFor();
+      await page.getByRole('link', { name: /say 400/ }).waitFor();
       await page.getByRole('searchbox').fill('nothing like it');
       await page.getByText('Nothing was found').waitFor();
       await page.getByRole('searchbox').fill('SAY 4');
-      await page
-        .getByRole('link', { name: /say 400/ })
-        .first()
-        .waitFor();
+      await page.getByRole('link', { name: /say 400/ }).waitFor();
     },
   );
 
   it('asks for approval inline, and runs the call once', async () => {
     const page = await newChat();
-    const text = unique('once');
-    await send(page, `notify ${text}`);
+    await send(page, 'notify once');
     const approval = page.getByRole('region', { name: 'Approval of send_note' });
-    await approval.getByText(`"${text}"`).waitFor();
+    await approval.getByText('"once"').waitFor();
     await page.reload();
     await approval.getByRole('button', { name: 'Approve once' }).click();
     await page.getByText('The note was sent.').waitFor();
     await log(page).getByText('Approved').waitFor();
     expect(await approval.count()).toBe(0);
-    expect(server.notes.filter((note) => note.text === text)).toHaveLength(1);
+    expect(server.notes.filter(({ text }) => text === 'once')).toHaveLength(1);
   });
 
   it('gives the reason of a denial to the model', async () => {

@@ -6,9 +6,9 @@ import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { createClient, type RelayClient } from '@relay/sdk';
 import type { Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { TestServer } from '../support/server.ts';
-import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
+import { closeBrowser, inBrowser, startServer, TestBrowser } from './support/console.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -17,8 +17,7 @@ describe('Governance in the console', inBrowser, () => {
   let client: RelayClient;
   let browser: TestBrowser;
 
-  beforeAll(async () => {
-    await server.start();
+  startServer(server, () => {
     client = createClient({ baseUrl: server.url, apiKey: server.apiKey });
   });
   beforeEach(() => {

@@ -5,7 +5,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { calls, says } from '../conformance/scripted.ts';
 import { TestServer } from '../support/server.ts';
-import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
+import { closeBrowser, inBrowser, startServer, TestBrowser } from './support/console.ts';
 
 const elsewhere = 'https://elsewhere.example';
 
@@ -35,7 +35,8 @@ describe('Hostile output in the console', inBrowser, () => {
 
   beforeAll(async () => {
     provider = await startScriptedProvider(says('Hello'));
-    await server.start();
+  });
+  startServer(server, async () => {
     client = createClient({ baseUrl: server.url, apiKey: server.apiKey });
     await client.credentials.put('openai', {
       apiKey: 'sk-0123456789abcdef',

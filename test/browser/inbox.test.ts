@@ -1,9 +1,15 @@
 /** Deciding in the inbox, in a browser. */
 import { createClient, type Approval, type RelayClient } from '@relay/sdk';
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { TestServer } from '../support/server.ts';
-import { closeBrowser, type ContextOptions, inBrowser, TestBrowser } from './support/console.ts';
+import {
+  closeBrowser,
+  type ContextOptions,
+  inBrowser,
+  startServer,
+  TestBrowser,
+} from './support/console.ts';
 
 const config = 'test/support/configs/inbox.config.ts';
 const server = new TestServer({ RELAY_CONFIG: config });
@@ -11,8 +17,7 @@ const browser = new TestBrowser(server);
 let client: RelayClient;
 const people = { ada: '', grace: '' };
 
-beforeAll(async () => {
-  await server.start();
+startServer(server, async () => {
   client = createClient({ baseUrl: server.url, apiKey: server.apiKey });
   for (const owner of ['ada', 'grace'] as const) {
     const body = { name: owner, owner, scopes: ['approve', 'runs'] as const };
@@ -390,7 +395,7 @@ describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
   });
 
   it('says what happened when the time is over', async () => {
-    const shortLived = new TestServer({ RELAY_APPROVAL_TTL_MS: '4000' });
+    const shortLived = new TestServer({ RELAY_APPROVAL_TTL_MS: '8000' });
     const visitor = new TestBrowser(shortLived);
     try {
       await shortLived.start();

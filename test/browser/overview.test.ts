@@ -2,9 +2,9 @@
 import type { Stats } from '@relay/protocol/wire';
 import { createClient } from '@relay/sdk';
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, describe, expect, it, vi } from 'vitest';
 import { TestServer } from '../support/server.ts';
-import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
+import { closeBrowser, inBrowser, startServer, TestBrowser } from './support/console.ts';
 
 const server = new TestServer();
 const browser = new TestBrowser(server);
@@ -20,8 +20,7 @@ function tile(page: Page, label: string) {
   return page.locator('main ul a', { hasText: label });
 }
 
-beforeAll(async () => {
-  await server.start();
+startServer(server, async () => {
   const id = await run('calculate 23*47');
   await run('notify hello');
   await vi.waitFor(

@@ -4,9 +4,9 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { createClient } from '@relay/sdk';
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { TestServer } from '../support/server.ts';
-import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
+import { closeBrowser, inBrowser, startServer, TestBrowser } from './support/console.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const server = new TestServer({ RELAY_LEASE_TTL_MS: '1000' });
@@ -14,8 +14,7 @@ const browser = new TestBrowser(server);
 /** The file of the first key is gone after the first sign-in. */
 let apiKey = '';
 
-beforeAll(async () => {
-  await server.start();
+startServer(server, () => {
   ({ apiKey } = server);
 });
 afterAll(async () => {
@@ -172,20 +171,21 @@ describe('Runs in the console', inBrowser, () => {
     'recovers when the server is killed while it streams, and strikes what was discarded',
     { timeout: 90_000 },
     async () => {
-      const id = await start('slow 5000');
+      const id = await start('slow 600000');
       const page = await open(`/runs/${id}`);
       const transcript = transcriptOf(page);
-      await transcript.getByText('I wait for 5000 ms').waitFor();
+      await transcript.getByText('I wait for 600000 ms').waitFor();
       const { port } = new URL(server.url);
       await server.kill();
       await page.getByText('Disconnected since').waitFor();
       await server.start({ RELAY_PORT: port });
       await page.getByText('This page was disconnected for').waitFor();
-      await transcript.locator('del').filter({ hasText: 'I wait for 5000 ms' }).waitFor();
+      await transcript.locator('del').filter({ hasText: 'I wait for 600000 ms' }).waitFor();
       await timelineOf(page)
         .getByRole('button', { name: 'The server stopped; another one took over' })
         .waitFor();
-      await transcript.getByText('I wait for 5000 ms and go on.').waitFor();
+      // The answer begins again.
+      await transcript.locator('[data-text]', { hasText: 'I wait for 600000 ms' }).waitFor();
       expect(await transcript.getByText(/discarded/i).count()).toBe(1);
       // The page was not loaded again meanwhile.
       expect(await page.getByText('This page was disconnected for').count()).toBe(1);
@@ -195,6 +195,7 @@ describe('Runs in the console', inBrowser, () => {
   it('does not show a run of another tenant', async () => {
     const other = createClient({ baseUrl: server.url, apiKey: await keyOfAnotherTenant() });
     const { id } = await other.runs.sendMessage({ message: 'say secret', model: 'demo' });
+    await ended('calculate 6*7');
     const page = await open(`/runs/${id}`);
     await page.getByText('This run was not found').waitFor();
     await page.goto('/console/runs');

@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createClient, type RelayClient } from '@relay/sdk';
 import type { Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { TestServer } from '../support/server.ts';
-import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
+import { closeBrowser, inBrowser, startServer, TestBrowser } from './support/console.ts';
 
 const config = fileURLToPath(new URL('../support/configs/terminal.config.ts', import.meta.url));
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -24,8 +24,7 @@ describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
   let browser: TestBrowser;
   let handles = 0;
 
-  beforeAll(async () => {
-    await server.start();
+  startServer(server, () => {
     client = createClient({ baseUrl: server.url, apiKey: server.apiKey });
   });
   beforeEach(() => {
@@ -170,7 +169,7 @@ describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
     const { id, identity } = await started();
     const page = await browser.signIn(`/sessions/${id}`);
     await page.getByText('Nothing was said yet').waitFor();
-    await client.messages.send({ to: `@${identity.handle}`, text: 'slow 3000' });
+    await client.messages.send({ to: `@${identity.handle}`, text: 'slow 6000' });
     const written = page.locator('[aria-busy]');
     await expect.poll(() => written.textContent()).not.toBe('');
     expect((await client.sessions.get(id)).status).toBe('active');

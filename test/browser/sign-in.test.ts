@@ -1,13 +1,13 @@
 /** Signing in to the console and out, in a browser. */
 import { createClient } from '@relay/sdk';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { TestServer } from '../support/server.ts';
-import { closeBrowser, inBrowser, TestBrowser } from './support/console.ts';
+import { closeBrowser, inBrowser, startServer, TestBrowser } from './support/console.ts';
 
 const server = new TestServer();
 const browser = new TestBrowser(server);
 
-beforeAll(() => server.start());
+startServer(server);
 afterAll(async () => {
   await browser.dispose();
   await closeBrowser();

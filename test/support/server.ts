@@ -1,6 +1,6 @@
 /** A real server in a process of its own, on a data folder that outlives it. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -115,6 +115,14 @@ export class TestServer {
 
   wake(): void {
     this.#process?.kill('SIGCONT');
+  }
+
+  /** Ends it and removes its data: the next start is a first one. */
+  async reset(): Promise<void> {
+    await this.kill();
+    rmSync(this.dataDir, { recursive: true, force: true });
+    mkdirSync(this.dataDir);
+    this.#apiKey = undefined;
   }
 
   async dispose(): Promise<void> {

@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { beforeEach } from 'vitest';
 import { requires } from '../../support/requires.ts';
 import type { TestServer } from '../../support/server.ts';
 
@@ -86,6 +87,19 @@ export class TestBrowser {
   async dispose(): Promise<void> {
     await Promise.all(this.#contexts.map((context) => context.close()));
   }
+}
+
+/**
+ * Starts the server of a file before its first test, and one without data before a test is tried again: a
+ * failed attempt leaves requests, rules and sessions, and perhaps no server.
+ */
+export function startServer(server: TestServer, setUp: () => unknown = () => undefined): void {
+  beforeEach(async ({ task }) => {
+    if (server.isRunning && (task.result?.retryCount ?? 0) === 0) return;
+    await server.reset();
+    await server.start();
+    await setUp();
+  });
 }
 
 /** After all tests of a file. */
