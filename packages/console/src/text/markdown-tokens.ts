@@ -2,7 +2,7 @@
  * Markdown as tokens, at a bounded cost: models write it, and text that they read may make them write
  * anything. What is nested too deeply or has too many parts is not Markdown but plain text.
  */
-import { Lexer, type Token, Tokenizer } from 'marked';
+import { Lexer, type Token, Tokenizer, type Tokens } from 'marked';
 
 /** What follows is plain text. The lexer takes quadratic time on some texts, by length and by lines. */
 const maxLength = 40_000;
@@ -111,9 +111,14 @@ export interface Lexed {
 /** Blocks at the end that more text may change: a list may go on after the line that follows it. */
 const openBlocks = 2;
 
-/** As text is appended, only the blocks at its end are taken apart again; the others stay the same objects. */
+/**
+ * As text is appended, only the blocks at its end are taken apart again, and only the last row of a table; the
+ * others stay the same objects.
+ */
 export function continueMarkdown(previous: Lexed | undefined, text: string): Lexed {
   if (previous?.text === text) return previous;
+  const grown = previous === undefined ? undefined : continueTable(previous, text);
+  if (grown !== undefined) return grown;
   const kept = previous === undefined ? [] : closedBlocks(previous, text);
   const keptText = kept.map(({ raw }) => raw).join('');
   const isPrefix = text.startsWith(keptText);
@@ -126,10 +131,41 @@ function closedBlocks({ tokens = [], text: before }: Lexed, text: string): reado
   if (!text.startsWith(before)) return [];
   let open = 0;
   for (let at = tokens.length - 1; at >= 0; at -= 1) {
-    if (tokens[at]?.type !== 'space') open += 1;
+    const { type, raw } = tokens[at] as Token;
+    // A blank line ends a table.
+    if (type === 'table' && open > 0 && raw.endsWith('\n\n')) return tokens.slice(0, at + 1);
+    if (type !== 'space') open += 1;
     if (open === openBlocks) return tokens.slice(0, at);
   }
   return [];
+}
+
+/** The rows of a table do not depend on each other. Undefined if the text does not go on with a table. */
+function continueTable({ tokens = [], text: before }: Lexed, text: string): Lexed | undefined {
+  const table = tokens.at(-1) as Tokens.Table | undefined;
+  if (table?.type !== 'table' || !text.startsWith(before) || table.raw.endsWith('\n\n')) {
+    return undefined;
+  }
+  const rows = table.rows.slice(0, -1);
+  // Two lines above the first row; the last row may have been cut.
+  const lines = table.raw.split('\n').slice(0, 2 + rows.length);
+  const head = `${lines.slice(0, 2).join('\n')}\n`;
+  const keptRaw = `${lines.join('\n')}\n`;
+  const earlier = tokens.slice(0, -1);
+  const keptText = earlier.map(({ raw }) => raw).join('') + keptRaw;
+  if (!text.startsWith(keptText)) return undefined;
+  const [next, ...rest] = lexMarkdown(head + text.slice(keptText.length)) ?? [];
+  if (next?.type !== 'table' || !next.raw.startsWith(head)) return undefined;
+  const grown: Token = {
+    ...next,
+    raw: keptRaw + next.raw.slice(head.length),
+    rows: [...rows, ...(next as Tokens.Table).rows],
+  };
+  const isTooLong = (table.rows.length + 1) * table.header.length > maxCells;
+  return {
+    text,
+    tokens: isTooLong || !isBounded([grown]) ? undefined : [...earlier, grown, ...rest],
+  };
 }
 
 /** The text without its form. Images are their descriptions. */

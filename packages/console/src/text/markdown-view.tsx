@@ -143,9 +143,23 @@ function List({ token }: { readonly token: Tokens.List }) {
 
 const alignments = { left: 'text-left', center: 'text-center', right: 'text-right' };
 
+const cell = 'border border-line px-2 py-1 align-top';
+
+/** Drawn once, however long the table grows. */
+const Row = memo(function Row({ cells }: { readonly cells: readonly Tokens.TableCell[] }) {
+  return (
+    <tr>
+      {cells.map(({ tokens, align }, column) => (
+        <td key={column} className={cx(cell, alignments[align ?? 'left'])}>
+          {inlineOf(tokens)}
+        </td>
+      ))}
+    </tr>
+  );
+});
+
 function Table({ token }: { readonly token: Tokens.Table }) {
   const { header, rows } = token;
-  const cell = 'border border-line px-2 py-1 align-top';
   return (
     <div role="group" aria-label="Table" tabIndex={0} className="max-w-full overflow-x-auto">
       <table className="border-collapse text-sm">
@@ -163,13 +177,7 @@ function Table({ token }: { readonly token: Tokens.Table }) {
         </thead>
         <tbody>
           {rows.map((row, index) => (
-            <tr key={index}>
-              {row.map(({ tokens, align }, column) => (
-                <td key={column} className={cx(cell, alignments[align ?? 'left'])}>
-                  {inlineOf(tokens)}
-                </td>
-              ))}
-            </tr>
+            <Row key={index} cells={row} />
           ))}
         </tbody>
       </table>

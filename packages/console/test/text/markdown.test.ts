@@ -1,3 +1,4 @@
+import type { Tokens } from 'marked';
 import { createElement } from 'react';
 import { renderToStaticMarkup } from 'react-dom/server';
 import { describe, expect, it } from 'vitest';
@@ -125,6 +126,24 @@ describe('Streamed Markdown', () => {
     const kept = after.tokens?.filter((token) => before.tokens?.includes(token)).length ?? 0;
     expect(kept).toBeGreaterThan((before.tokens?.length ?? 0) - 5);
     expect(after.tokens?.at(-1)?.raw).toBe('The end. And more.');
+  });
+
+  it('takes only the last row of a table apart again, in any pieces', () => {
+    const rows = Array.from({ length: 40 }, (_, row) => `| ${row} | **b** \\| c |`);
+    const table = ['| a | b |', '|:--|--:|', ...rows].join('\n');
+    const whole = `Before.\n\n${table}\n#no heading\nno cells\n\nAfter it\n===\n\n${table}`;
+    for (const step of [1, 2, 7, 50]) {
+      let lexed: Lexed | undefined;
+      for (let end = step; end < whole.length + step; end += step) {
+        lexed = continueMarkdown(lexed, whole.slice(0, end));
+      }
+      expect(lexed?.tokens).toEqual(lexMarkdown(whole));
+    }
+    const before = continueMarkdown(undefined, table);
+    const after = continueMarkdown(before, `${table}\n| 40 | d |`);
+    const [first, second] = [before, after].map(({ tokens }) => tokens?.[0] as Tokens.Table);
+    expect(second?.rows).toHaveLength(41);
+    expect(second?.rows.slice(0, 39).every((row, index) => row === first?.rows[index])).toBe(true);
   });
 
   it('starts again if the text is another one', () => {

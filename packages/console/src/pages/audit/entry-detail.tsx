@@ -118,7 +118,7 @@ function Fact({ name, value }: FactProps): ReactNode {
     );
   }
   return (
-    <span className="break-all">
+    <span className="break-words">
       {keyFacts.has(name) ? <Person id={value} /> : <SafeText text={value} />}
     </span>
   );

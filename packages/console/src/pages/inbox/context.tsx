@@ -46,7 +46,7 @@ export function Requester({ approval: { agentPath, sessionId, runId } }: Props) 
   });
   const path = escapeMisleading(pathText(agentPath));
   return (
-    <span className="inline-flex flex-wrap items-baseline gap-x-2 font-medium break-all">
+    <span className="inline-flex flex-wrap items-baseline gap-x-2 font-medium wrap-anywhere">
       {sessionId === undefined ? null : (
         <Link href={`/sessions/${sessionId}`} className={link}>
           {session === undefined ? 'session' : `@${escapeMisleading(session.identity.handle)}`}

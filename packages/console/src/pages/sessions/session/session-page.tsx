@@ -2,11 +2,12 @@
 import { escapeMisleading } from '@relay/protocol/display';
 import { RelayApiError, type Approval, type Session } from '@relay/sdk';
 import { ArrowLeft, Hand } from 'lucide-react';
-import { Suspense, type ReactNode } from 'react';
+import { type ReactNode, Suspense, useState } from 'react';
 import { Link, useSearchParams } from 'wouter';
 import { useMay } from '../../../api/account.tsx';
 import { useSession } from '../../../api/sessions.ts';
 import { SafeText } from '../../../text/safe-text.tsx';
+import { Button } from '../../../ui/button.tsx';
 import { cx } from '../../../ui/cx.ts';
 import { lazyPart } from '../../../ui/lazy-part.ts';
 import { Empty, ErrorNotice, Loading } from '../../../ui/notice.tsx';
@@ -198,16 +199,33 @@ function Header({ session, journal }: { readonly session: Session; readonly jour
   );
 }
 
-/** A decision must never be missed: it stands above everything else of the session. */
+/**
+ * A decision must never be missed: it stands above everything else of the session. A phone has no room for
+ * both the requests and the session, so there they are opened.
+ */
 function Decisions({ approvals }: { readonly approvals: readonly Approval[] }) {
   const mayDecide = useMay('approve');
+  const [isOpen, setOpen] = useState(false);
   return (
     <div className="shrink-0 border-b border-line bg-waiting-soft px-4 py-2 text-sm">
       <p role="status" className="flex items-center gap-2 font-medium text-waiting">
         <Hand aria-hidden size={16} />
         {mayDecide ? 'This session waits for your decision' : 'This session waits for a decision'}
+        <Button
+          size="sm"
+          className="ml-auto sm:hidden"
+          aria-expanded={isOpen}
+          onClick={() => setOpen(!isOpen)}
+        >
+          {isOpen ? 'Hide' : 'Show'}
+        </Button>
       </p>
-      <div className="mt-2 flex max-h-[45vh] flex-col gap-2 overflow-y-auto max-sm:max-h-[36vh] text-text">
+      <div
+        className={cx(
+          'mt-2 flex max-h-[45vh] flex-col gap-2 overflow-y-auto text-text max-sm:max-h-[60vh]',
+          !isOpen && 'max-sm:hidden',
+        )}
+      >
         <Suspense fallback={<Loading lines={3} />}>
           {approvals.map(({ id }) => (
             <InlineApproval key={id} id={id} />
