@@ -99,7 +99,16 @@ export async function createProject({ folder, yes, install = true, packages }, i
   const target = resolve(cwd, asked || defaultFolder);
   requireEmpty(target);
   const tarballs = packages === undefined ? undefined : tarballsIn(resolve(cwd, packages));
-  if (tarballs !== undefined && !tarballs.has('node')) requireNode(process.versions.node);
+  const manager = packageManager(env);
+  if (manager === 'yarn') {
+    if (tarballs !== undefined) {
+      throw new CreateError('yarn does not install what a tarball contains; use npm or pnpm');
+    }
+    // Scripts run with the Node of yarn, whatever the project installs.
+    requireNode('use npm or pnpm');
+  } else if (tarballs !== undefined && !tarballs.has('node')) {
+    requireNode('leave out --packages');
+  }
   mkdirSync(target, { recursive: true });
   cpSync(template, target, { recursive: true });
   // npm leaves out or renames files with these names when it packs the template.
@@ -108,15 +117,19 @@ export async function createProject({ folder, yes, install = true, packages }, i
   }
   const { manifest, missing } = manifestFor(basename(target), tarballs, target);
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+  writeReadme(join(target, 'README.md'), manager, manifest.scripts);
   const shown = relative(cwd, target) || '.';
   print(`Made a project in ${shown}.`);
   if (missing.length > 0) {
     print(`Left out, because there is no tarball of it: ${missing.join(', ')}.`);
   }
-  const manager = packageManager(env);
   // Node is installed by a script, which pnpm runs only if it is allowed here.
   if (manager === 'pnpm' && !missing.includes('node')) {
     writeFileSync(join(target, 'pnpm-workspace.yaml'), 'allowBuilds:\n  node: true\n');
+  }
+  // TypeScript finds packages only in node_modules.
+  if (manager === 'yarn') {
+    writeFileSync(join(target, '.yarnrc.yml'), 'nodeLinker: node-modules\n');
   }
   if (install) {
     print(`Installing its dependencies with ${manager} …`);
@@ -150,12 +163,13 @@ function requireEmpty(target) {
 }
 
 /** A project without a Node of its own runs with this one. */
-function requireNode(version) {
-  const [major, minor] = version.split('.').map(Number);
+function requireNode(otherwise) {
+  const { node } = process.versions;
+  const [major, minor] = node.split('.').map(Number);
   if (major > minNode[0] || (major === minNode[0] && minor >= minNode[1])) return;
   throw new CreateError(
-    `the project needs Node ${minNode.join('.')} or newer, this is ${version}; install a newer Node, ` +
-      'or leave out --packages: the project then gets its own from the registry',
+    `the project needs Node ${minNode.join('.')} or newer, this is ${node}; install a newer Node, ` +
+      `or ${otherwise}: the project then gets its own from the registry`,
   );
 }
 
@@ -191,7 +205,21 @@ function manifestFor(name, tarballs, target) {
     }
   }
   if (missing.includes('node')) delete manifest.allowScripts;
+  if (missing.includes('typescript')) delete manifest.scripts.types;
   return { manifest: { name: packageName(name), ...manifest }, missing };
+}
+
+/** With the commands of the package manager, and of the scripts that the project has. */
+function writeReadme(path, manager, scripts) {
+  const lines = readFileSync(path, 'utf8').split('\n');
+  const shown = lines.filter((line) => {
+    const script = /^npm run (\w+)/.exec(line)?.[1];
+    return script === undefined || script in scripts;
+  });
+  writeFileSync(
+    path,
+    shown.join('\n').replaceAll(/\bnpm (?=install|run|test|start)/g, `${manager} `),
+  );
 }
 
 function packageName(folder) {

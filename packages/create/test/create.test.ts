@@ -9,12 +9,17 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
 const bin = fileURLToPath(new URL('../bin/create-relay.mjs', import.meta.url));
 const root = fileURLToPath(new URL('../../..', import.meta.url));
+interface Manifest {
+  readonly version: string;
+  readonly scripts: Readonly<Record<string, string>>;
+}
+
 let dir: string;
 beforeEach(() => void (dir = mkdtempSync(join(tmpdir(), 'create-relay-'))));
 afterEach(() => rmSync(dir, { recursive: true }));
@@ -33,11 +38,17 @@ describe('create-relay', () => {
     expect(read('my-bot/.env.example')).toContain('OPENAI_API_KEY');
     symlinkSync(join(root, 'node_modules'), join(project, 'node_modules'));
     const options = { cwd: project, encoding: 'utf8' } as const;
-    expect(execFileSync(process.execPath, ['--test'], options)).toContain('pass 2');
+    const { scripts } = JSON.parse(read('my-bot/package.json')) as Manifest;
+    const env = { ...process.env, PATH: `${dirname(process.execPath)}:${process.env['PATH']}` };
+    expect(execFileSync('sh', ['-c', scripts['test'] ?? ''], { ...options, env })).toContain(
+      'pass 2',
+    );
+    // A Node that cannot run TypeScript finds no tests by itself, and would be content with none.
+    expect(scripts['test']).toContain('.test.ts');
     // The sources of this repository are compiled with stricter options than those of a project.
     const { stdout: errors } = spawnSync(join(root, 'node_modules/.bin/tsc'), [], options);
     expect(errors.split('\n').filter((line) => /^(relay|test)/.test(line))).toEqual([]);
-  }, 60_000);
+  }, 120_000);
 
   test('asks nothing without a terminal, and has a default folder', () => {
     expect(create('--no-install').status).toBe(0);
@@ -55,19 +66,41 @@ describe('create-relay', () => {
     const output = execFileSync(process.execPath, [bin, 'my-bot', '--no-install'], options);
     expect(output).toContain('pnpm install\n  pnpm run dev');
     // Without it, pnpm does not install Node.
+    expect(read('my-bot/README.md')).toMatch(/^pnpm install .*\npnpm run dev /m);
     expect(read('my-bot/pnpm-workspace.yaml')).toBe('allowBuilds:\n  node: true\n');
   });
 
+  test('has no script for the types, and does not mention it, if TypeScript is left out', () => {
+    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as Manifest;
+    writeFileSync(join(dir, `relay-kit-${version}.tgz`), '');
+    const { stdout } = create('my-bot', '--packages', '.', '--no-install');
+    expect(stdout).toContain('there is no tarball of it: node, @types/node, typescript.\n');
+    const { scripts } = JSON.parse(read('my-bot/package.json')) as Manifest;
+    expect(Object.keys(scripts)).toEqual(['dev', 'start', 'chat', 'test']);
+    expect(read('my-bot/README.md')).toContain('\nnpm test ');
+    expect(read('my-bot/README.md')).not.toContain('types');
+  });
+
   test('makes no project for a Node that is too old, if it would have no other', () => {
-    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as Manifest;
     writeFileSync(join(dir, `relay-kit-${version}.tgz`), '');
     const old = "Object.defineProperty(process.versions, 'node', { value: '22.3.0' })";
-    const args = ['--import', `data:text/javascript,${old}`, bin, 'my-bot', '--packages', '.'];
-    const { stderr, status } = spawnSync(process.execPath, args, { cwd: dir, encoding: 'utf8' });
-    expect(stderr).toMatch(
-      /^create-relay: the project needs Node 24\.16 or newer, this is 22\.3\.0;.*\n$/,
-    );
-    expect(status).toBe(1);
+    const args = ['--import', `data:text/javascript,${old}`, bin, 'my-bot'];
+    const withAgent = (agent: string) => ({ ...process.env, npm_config_user_agent: agent });
+    const attempts = [
+      { extra: ['--packages', '.'], env: withAgent(''), advice: 'leave out --packages' },
+      // The scripts of yarn run with its own Node.
+      { extra: [], env: withAgent('yarn/4.18.1 npm/? node/v22.3.0'), advice: 'use npm or pnpm' },
+    ];
+    for (const { extra, env, advice } of attempts) {
+      const options = { cwd: dir, env, encoding: 'utf8' } as const;
+      const { stderr, status } = spawnSync(process.execPath, [...args, ...extra], options);
+      expect(stderr).toBe(
+        'create-relay: the project needs Node 24.16 or newer, this is 22.3.0; install a newer Node, ' +
+          `or ${advice}: the project then gets its own from the registry\n`,
+      );
+      expect(status).toBe(1);
+    }
     expect(existsSync(join(dir, 'my-bot'))).toBe(false);
   });
 
