@@ -34,12 +34,17 @@ const usedSchema = z.object({
   runs: z.int(),
 });
 
+const usageSchema = z.object({ day: usedSchema, month: usedSchema });
+
 export const tenantSchema = z.object({
   id: idSchema,
   name: z.string(),
   paused: z.boolean(),
   budgets: budgetsSchema,
-  usage: z.object({ day: usedSchema, month: usedSchema }),
+  usage: usageSchema.extend({
+    /** Of the keys that have a budget, by id. */
+    keys: z.record(idSchema, usageSchema),
+  }),
   openRuns: z.object({ queued: z.int(), running: z.int(), waiting: z.int() }),
 });
 

@@ -67,7 +67,7 @@ describe('a tenant', () => {
     await finishedRun(server, { input: 'say 1' });
   });
 
-  it('can limit one key', async () => {
+  it('can limit one key, and returns its usage', async () => {
     server = await bootServer();
     const bounded = await addKey(server.store, { scopes: ['runs'] });
     await set({ budgets: { keys: { [bounded.keyId]: { tokens: 11, period: 'month' } } } });
@@ -81,6 +81,10 @@ describe('a tenant', () => {
       body: { error: 'This key has too little left of its 11 tokens for this month' },
     });
     await finishedRun(server, { input: 'say 1' });
+    const used = { outputTokens: 3, runs: 1 };
+    expect(await server.json('/v1/tenant')).toMatchObject({
+      usage: { month: { runs: 2 }, keys: { [bounded.keyId]: { day: used, month: used } } },
+    });
   });
 
   it('can limit its concurrent runs; waiting runs do not count', async () => {

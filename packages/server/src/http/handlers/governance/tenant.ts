@@ -1,6 +1,6 @@
 /** `/v1/tenant`: settings, budgets, pause, and canceling runs in bulk. */
 import * as core from '@relay/core';
-import type { AuditFact, RunFilter } from '@relay/core';
+import type { AuditFact, RunFilter, UsageScope } from '@relay/core';
 import { type Budgets, defined, type RunStatus } from '@relay/protocol';
 import { changeSettings, type TenantSettings } from '../../../config/tenant-settings.ts';
 import { auditEntry, type ApiRequest, type Handler, storeOf } from '../handler.ts';
@@ -10,18 +10,30 @@ export const getTenant: Handler<'getTenant'> = async (call) => presentTenant(cal
 async function presentTenant(call: ApiRequest) {
   const store = storeOf(call);
   const tenant = await store.readTenant();
+  const budgets = (tenant.settings as TenantSettings).budgets ?? {};
   const now = new Date();
-  const [day, month, openRuns] = await Promise.all([
-    store.readUsage({ since: core.startOf('day', now) }),
-    store.readUsage({ since: core.startOf('month', now) }),
+  const usageOf = async (scope: UsageScope) => {
+    const [day, month] = await Promise.all([
+      store.readUsage({ ...scope, since: core.startOf('day', now) }),
+      store.readUsage({ ...scope, since: core.startOf('month', now) }),
+    ]);
+    return { day, month };
+  };
+  const [usage, openRuns, keys] = await Promise.all([
+    usageOf({}),
     store.countOpenRuns({}),
+    Promise.all(
+      Object.keys(budgets.keys ?? {}).map(
+        async (keyId) => [keyId, await usageOf({ keyId })] as const,
+      ),
+    ),
   ]);
   return {
     id: tenant.id,
     name: tenant.name,
     paused: tenant.pausedAt !== null,
-    budgets: (tenant.settings as TenantSettings).budgets ?? {},
-    usage: { day, month },
+    budgets,
+    usage: { ...usage, keys: Object.fromEntries(keys) },
     openRuns,
   };
 }
