@@ -51,11 +51,20 @@ const known = new Set([
 
 /** Defines an agent that can be started, spawned or handed off to by its name. */
 export function defineAgent(config: AgentConfig): AgentConfig {
-  for (const field of Object.keys(config)) {
-    if (!known.has(field))
-      throw new TypeError(`The agent ${config.name} has an unknown field ${field}`);
-  }
+  checkFields(config);
   return Object.freeze({ ...config });
+}
+
+function checkFields(config: AgentConfig): void {
+  const { name, description, instructions, model } = config;
+  for (const field of Object.keys(config)) {
+    if (!known.has(field)) throw new TypeError(`The agent ${name} has an unknown field ${field}`);
+  }
+  for (const [field, value] of Object.entries({ name, description, instructions, model })) {
+    if (field !== 'name' && value === undefined) continue;
+    if (typeof value === 'string' && (field !== 'name' || value !== '')) continue;
+    throw new TypeError(`The agent ${name}: ${field} must be a text`);
+  }
 }
 
 export interface AssembledAgents {
@@ -83,6 +92,8 @@ export function assembleAgents(configs: readonly AgentConfig[]): AssembledAgents
 }
 
 function definitionOf(config: AgentConfig, tools: ToolCollection): AgentDefinition {
+  // Not every agent was made with `defineAgent`.
+  checkFields(config);
   const { tools: own, handoffs, outputSchema, ...rest } = config;
   if (rest.reasoning !== undefined && !reasoningEfforts.includes(rest.reasoning)) {
     throw new TypeError(`The agent ${config.name}: there is no reasoning ${rest.reasoning}`);

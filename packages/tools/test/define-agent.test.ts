@@ -26,6 +26,15 @@ describe('an agent', () => {
     expect(Object.isFrozen(config)).toBe(false);
   });
 
+  it('is checked also without defineAgent', () => {
+    const plain = { name: 'writer', instruction: 'Write' };
+    expect(() => assembleAgents([plain])).toThrow(
+      'The agent writer has an unknown field instruction',
+    );
+    const wrong = { name: 'writer', instructions: 5 } as unknown as AgentConfig;
+    expect(() => assembleAgents([wrong])).toThrow('The agent writer: instructions must be a text');
+  });
+
   it('is refused with an unknown field', () => {
     const misspelled = { name: 'writer', instruction: 'Write' } as AgentConfig;
     expect(() => defineAgent(misspelled)).toThrow(
