@@ -161,6 +161,15 @@ const plans: Readonly<Record<string, Plan>> = {
   'docs/guides/migrate.md': { coveredBy: 'test/guides/programs.test.ts' },
   'docs/guides/library-to-server.md': { coveredBy: 'test/guides/programs.test.ts' },
 
+  'docs/guides/sessions.md': {
+    steps: {
+      'sessions send builder "say 3" --wait': { prints: /@builder consumed/ },
+      '/deliveries?wait=consumed': { prints: /"status":"consumed"/ },
+      'jq -r .message.text': { prints: /^resize the images$/m },
+      'channels add team': { prints: /#team has 2 members/ },
+    },
+  },
+
   'docs/guides/agents.md': {
     config: /agents: \[triage\] \}\)/,
     steps: {

@@ -9,6 +9,13 @@ const documents = ['packages/sdk/README.md', 'packages/agents/README.md', ...gui
   // `test/guides/programs.test.ts` compiles and runs the guides that have files of a project.
   .filter(({ all, text }) => all.length > 0 && !/^```ts\n\/\/ \S+\.ts$/m.test(text));
 
+test('a program attaches to Relay with at most 20 lines', () => {
+  const sessions = documents.find(({ path }) => path === 'docs/guides/sessions.md');
+  const program = sessions?.all.find(({ title }) => title === 'Attach your program');
+  expect(sessions?.faults).toEqual([]);
+  expect(program?.code.trimEnd().split('\n').length).toBeLessThanOrEqual(20);
+});
+
 test('the examples of the documentation compile in a strict program', () => {
   expect(documents.map(({ path }) => path)).toEqual(
     expect.arrayContaining([
