@@ -35,12 +35,12 @@ const fuzzSizes = {
 export default defineConfig({
   test: {
     globalSetup: ['test/support/postgres-server.ts'],
-    testTimeout: 20_000,
+    // A deadline, not a promise: the machine may be busy.
+    testTimeout: 60_000,
     // The first test that asks for PostgreSQL waits until it has started.
     hookTimeout: 60_000,
     // Also on two cores: tests that wait for real servers and child processes leave them idle.
     maxWorkers: 3,
-    // A deadline, not a promise: the machine may be busy.
     expect: { poll: { timeout: 15_000 } },
     env: {
       // Child processes compile the project once, not each.
@@ -82,7 +82,6 @@ export default defineConfig({
         test: {
           name: 'browser',
           include: [browser],
-          testTimeout: 60_000,
           // Pages, browsers and servers share the machine: what fails twice is a fault.
           retry: 1,
           // The files of a worker share a browser.

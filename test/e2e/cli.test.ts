@@ -205,6 +205,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     await shows('Unknown command /modle. Did you mean /model? /help lists all.');
     shell.type('/mod');
     shell.press('Tab');
+    await shows('you › /model');
     shell.line('demo');
     await shows('you › /model demo\nThe next message uses demo.');
     shell.line('/new');
