@@ -223,7 +223,7 @@ const agentFields: Readonly<Record<string, Field>> = {
     default: 'none',
     meaning: 'checks of what comes in and goes out',
   },
-  maxIterations: { type: 'number', meaning: 'the most turns' },
+  maxIterations: { type: 'number', default: '50', meaning: 'the most turns' },
   outputSchema: {
     type: 'JSON Schema or zod',
     default: 'text',
@@ -235,7 +235,7 @@ const agentFields: Readonly<Record<string, Field>> = {
     meaning: 'the reasoning effort',
   },
   memory: {
-    type: '`{ namespace, … }`',
+    type: '`true` or `{ namespace }`',
     default: 'none',
     meaning: 'gives [memory](../guides/memory.md) to runs that start with it',
   },
@@ -303,7 +303,8 @@ const toolFields: Readonly<Record<string, Field>> = {
   derivePermission: { type: 'function', meaning: 'the rule to suggest to an approver' },
   resolvePaths: {
     type: 'function',
-    meaning: 'resolves path parameters; an approval is valid only while the result stays the same',
+    meaning:
+      'resolves path parameters, or refuses the call, or demands a person for it ([guide](../guides/permissions.md#what-the-approver-sees)); an approval is valid only while the paths stay the same',
   },
   preview: { type: 'function', meaning: 'what a call would do, for the approver; has no effects' },
 };

@@ -246,7 +246,7 @@ function isDecided(event: StoredEvent): event is Decided {
 
 function decisionIn(event: Decided): Pick<DecidedCall, 'was' | 'by'> | undefined {
   if (event.type === 'approval.requested') {
-    return event.kind === 'permission' ? { was: 'ask' } : undefined;
+    return event.kind === 'permission' ? { was: 'ask', ...defined({ by: event.rule }) } : undefined;
   }
   // Without a rule, a person had decided.
   if (event.rule === undefined) return event.type === 'tool.denied' ? { was: 'ask' } : undefined;
@@ -259,6 +259,9 @@ async function decideWithDraft(
   rules: Required<Pick<RuleSet, 'policies' | 'requester' | 'grants'>>,
 ) {
   const args = typeof call.params === 'object' && call.params !== null ? call.params : {};
+  const declared = declaredBy(tool);
+  // The tool may have demanded a person for this call alone, by what its paths led to then.
+  const needsApproval = declared.needsApproval || call.by?.list === 'needsApproval';
   const verdict = await decideInTurn(
     { toolCallId: call.toolCallId, name: call.tool, arguments: args as Record<string, unknown> },
     {
@@ -266,7 +269,8 @@ async function decideWithDraft(
       usedOnce: [],
       builtinAllow: tool?.allowedByDefault ?? false,
       ...rules,
-      ...declaredBy(tool),
+      ...declared,
+      needsApproval,
     },
   );
   return { now: verdict.decision, ...defined({ rule: verdict.rule }) };

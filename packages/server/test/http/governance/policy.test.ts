@@ -1,16 +1,27 @@
 /** `/v1/policy`: versions, conflicts and previews. */
 import { scopesOfRole } from '@relay/protocol';
+import { defineTool } from '@relay/tools';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import { addKey, bootServer, type TestServer } from '../../support/server.ts';
 import { startRun } from '../../support/requests.ts';
 
 const note = { tool: 'send_note' };
 const toEve = { tool: 'send_note', params: { to: 'eve' } };
 
+/** Demands a person for each call by its paths. */
+const guarded = defineTool({
+  name: 'guarded',
+  description: 'Changes a file',
+  schema: z.object({}),
+  resolvePaths: async () => ({ ok: true, needsApproval: 'programs run it' }),
+  execute: () => ({}),
+});
+
 describe('a policy', () => {
   let server: TestServer;
   beforeAll(async () => {
-    server = await bootServer();
+    server = await bootServer({ file: { tools: [guarded] } });
   });
   afterAll(() => server.stop());
 
@@ -190,6 +201,13 @@ describe('a policy', () => {
       tools: [{ name: 'calculator', kind: 'builtin' }],
     });
     await sum.reader.rest();
+    const demanded = await startRun(server, {
+      input: 'use guarded {}',
+      tools: [{ name: 'guarded', kind: 'builtin' }],
+      permissions: { allowlist: [{ tool: 'guarded' }] },
+    });
+    await demanded.reader.until('approval_requested');
+    await demanded.reader.disconnect();
     const preview = (body: object) =>
       server.json('/v1/policy/preview', { body: { since, ...body } }) as Promise<{
         runs: number;
@@ -200,7 +218,7 @@ describe('a policy', () => {
       }>;
     const same = await preview({});
     expect(same).toMatchObject({ complete: true, changed: 0, changes: [] });
-    expect(same.calls).toBe(3);
+    expect(same.calls).toBe(4);
     const strict = await preview({ deny: [note], ask: [{ tool: 'calculator' }] });
     expect(strict.changes.find(({ runId }) => runId === allowed.runId)).toMatchObject({
       was: 'allow',
