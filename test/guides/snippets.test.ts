@@ -16,8 +16,7 @@ const fragments = [
   /from 'standardwebhooks'/,
 ];
 
-const imports = `import { acp, defineAgent, defineConfig, defineTool, pty } from '@relay/server';
-import { z } from 'zod';
+const imports = `import { acp, defineAgent, defineConfig, defineTool, pty, z } from 'relay-kit';
 `;
 
 interface Program {
@@ -59,6 +58,19 @@ test('every program compiles', () => {
     ),
   ).toBe('');
 }, 180_000);
+
+test('every program imports only what a project has', () => {
+  const blocks = documents.flatMap(({ path, blocks: all }) =>
+    all.filter(({ language }) => language === 'ts').map(({ code }) => ({ path, code })),
+  );
+  const foreign = blocks.flatMap(({ path, code }) =>
+    [...code.matchAll(/^(?:import|} from) .*'(.+)';$/gm)]
+      .map(([, name = '']) => `${path}: ${name}`)
+      .filter((line) => !/: (relay-kit(\/sdk|\/library)?|node:.+|\..+)$/.test(line)),
+  );
+  // Of a receiver of webhooks, which the guide says.
+  expect(foreign).toEqual(['docs/guides/governance.md: standardwebhooks']);
+});
 
 const lenient = { noUnusedLocals: false, noUnusedParameters: false };
 
