@@ -70,7 +70,7 @@ const settings: Readonly<Record<string, Readonly<Record<string, Setting>>>> = {
     RELAY_ENV_CREDENTIALS: {
       default: none,
       purpose:
-        'whether the tenant `default` uses the [provider keys of the environment](../guides/models.md#keys-from-the-environment) where it has stored none: `on` or `off`. Unset: in `relay dev`, and if only this machine reaches the server',
+        'whether the tenant `default` uses the [provider keys of the environment](../guides/models.md#keys-from-the-environment) where it has stored none: `on` or `off`. Unset: `on` if only this machine reaches the server (it listens on a loopback address and has no public name), and the server is one of `relay dev` or has no `RELAY_DATABASE_URL`',
     },
     RELAY_INTERNAL_SECRET: {
       default: none,

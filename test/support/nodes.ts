@@ -4,7 +4,12 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { allFrames, FrameReader } from './frames.ts';
 import { createDatabase, type TestDatabase } from './postgres.ts';
-import { type Note, type RequestOptions, TestServer } from './server.ts';
+import {
+  environmentWithoutSettings,
+  type Note,
+  type RequestOptions,
+  TestServer,
+} from './server.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -110,7 +115,7 @@ export class Nodes {
   async bootstrap(...args: string[]): Promise<{ tenantId: string; apiKey: string }> {
     const child = spawn(process.execPath, ['packages/server/src/bootstrap.ts', '--json', ...args], {
       cwd: root,
-      env: { ...process.env, ...this.env },
+      env: { ...environmentWithoutSettings(), ...this.env },
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     let said = '';

@@ -7,6 +7,14 @@ import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
+/** The environment of this process, without the settings of the developer's own server. */
+export function environmentWithoutSettings(): NodeJS.ProcessEnv {
+  const kept = Object.entries(process.env).filter(
+    ([name]) => !name.startsWith('RELAY_') || name.startsWith('RELAY_TEST_'),
+  );
+  return Object.fromEntries(kept);
+}
+
 export class TestServer {
   readonly dataDir: string;
   readonly #env: Readonly<Record<string, string>>;
@@ -59,7 +67,7 @@ export class TestServer {
       cwd: root,
       env: {
         NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/relay'),
-        ...process.env,
+        ...environmentWithoutSettings(),
         RELAY_PORT: '0',
         RELAY_DATA_DIR: this.dataDir,
         RELAY_PROVIDER_ATTEMPTS: '4',

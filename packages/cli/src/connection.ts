@@ -64,7 +64,7 @@ export async function clientFor(connection: Connection): Promise<RelayClient> {
   const { url } = connection;
   const apiKey = await ownKey(connection, createClient);
   // A person waits at the terminal: report a failure soon.
-  return createClient({ baseUrl: url, apiKey, maxRetries: 1 });
+  return createClient({ baseUrl: url, apiKey, maxRetries: 1, unreachableTimeoutMs: 0 });
 }
 
 /**

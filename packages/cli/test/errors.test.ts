@@ -42,7 +42,8 @@ test('an issue with the model suggests --model', () => {
 });
 
 test('an unreachable server is reported with the reason and a hint', () => {
-  const failedRequest = { url: 'http://x:4000/v1/runs?limit=20', reason: 'ECONNREFUSED' };
+  const url = 'http://x:4000/v1/runs?limit=20';
+  const failedRequest = { url, reason: 'ECONNREFUSED', timedOut: false };
   const error = new RelayApiError('network_error', 'GET http://x:4000 failed', { failedRequest });
   expect(failureOf(error)).toMatchObject({
     error: 'No response from http://x:4000: ECONNREFUSED',

@@ -27,6 +27,8 @@ export interface RelayApiErrorOptions {
 export interface FailedRequest {
   readonly url: string;
   readonly reason: string;
+  /** No response came in time. */
+  readonly timedOut: boolean;
 }
 
 const retryableCodes: ReadonlySet<string> = new Set<RelayApiErrorCode>([

@@ -16,6 +16,11 @@ export interface HttpOptions {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Maximum number of retries of a repeatable request. Default: 3. */
   readonly maxRetries?: number | undefined;
+  /**
+   * How long requests are retried, beyond `maxRetries`, while the server cannot be reached or shuts down, as
+   * during a restart. Not used if `maxRetries` is 0. Default: 10 s.
+   */
+  readonly unreachableTimeoutMs?: number | undefined;
   /** How long to wait for a response. Default: 60 s. */
   readonly timeoutMs?: number | undefined;
 }
@@ -51,6 +56,8 @@ type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 /** A retry that would have to wait longer is given up. */
 const maxRetryDelayMs = 60_000;
+/** A server that restarts is down for a few seconds. */
+const maxUnreachableDelayMs = 1_000;
 
 export class Http {
   readonly #options: HttpOptions;
@@ -58,6 +65,7 @@ export class Http {
   readonly #headers: Readonly<Record<string, string>>;
   readonly #fetch: Fetch;
   readonly #maxRetries: number;
+  readonly #unreachableTimeoutMs: number;
   readonly #timeoutMs: number;
 
   constructor(options: HttpOptions) {
@@ -70,6 +78,7 @@ export class Http {
     };
     this.#fetch = options.fetch ?? ((url, init) => fetch(url, init));
     this.#maxRetries = options.maxRetries ?? 3;
+    this.#unreachableTimeoutMs = options.unreachableTimeoutMs ?? 10_000;
     this.#timeoutMs = options.timeoutMs ?? 60_000;
   }
 
@@ -121,15 +130,17 @@ export class Http {
       // Serialized once, so that every retry sends the same bytes.
       body: hasBody ? JSON.stringify(options.body) : undefined,
     });
+    const deadline = Date.now() + (maxRetries > 0 ? this.#unreachableTimeoutMs : 0);
     for (let attempt = 0; ; attempt += 1) {
       try {
         return await this.#sendOnce(url, init, options);
       } catch (error) {
-        const mayRetry = error instanceof RelayApiError && isRetryable(error, repeatable);
-        if (!mayRetry || attempt >= maxRetries) throw error;
-        const ms = backoff(attempt, error.retryAfterMs);
-        if (ms > maxRetryDelayMs) throw error;
-        await sleep(ms, signal);
+        if (!(error instanceof RelayApiError) || !isRetryable(error, repeatable)) throw error;
+        const delay = backoff(attempt, error.retryAfterMs);
+        const short = Math.max(Math.min(delay, maxUnreachableDelayMs), error.retryAfterMs ?? 0);
+        const isInTime = isUnreachable(error) && Date.now() + short <= deadline;
+        if (!isInTime && (attempt >= maxRetries || delay > maxRetryDelayMs)) throw error;
+        await sleep(isInTime ? short : delay, signal);
       }
     }
   }
@@ -153,7 +164,7 @@ export class Http {
         : reasonOf(error);
       throw new RelayApiError('network_error', `${init.method} ${url} failed: ${reason}`, {
         cause: error,
-        failedRequest: { url, reason },
+        failedRequest: { url, reason, timedOut: timeout.signal.aborted },
       });
     } finally {
       clearTimeout(timer);
@@ -166,7 +177,22 @@ function isRetryable(error: RelayApiError, repeatable: boolean): boolean {
   if (error.code === 'rate_limited') return true;
   // The request started a run, so a retry would get the same response.
   if (error.runId !== undefined || error.code === 'budget_exceeded') return false;
-  return repeatable && error.retryable;
+  return (repeatable || isNotSent(error)) && error.retryable;
+}
+
+function isUnreachable({ code, failedRequest, cause }: RelayApiError): boolean {
+  if (code === 'shutting_down') return true;
+  // A name that does not exist is most likely mistyped, and a timeout has taken long enough.
+  return failedRequest !== undefined && !failedRequest.timedOut && codeOf(cause) !== 'ENOTFOUND';
+}
+
+/** No connection was made. Browsers do not say so. */
+function isNotSent({ cause }: RelayApiError): boolean {
+  return codeOf(cause) === 'ECONNREFUSED';
+}
+
+function codeOf(error: unknown): string | undefined {
+  return (error as { cause?: { code?: string } } | undefined)?.cause?.code;
 }
 
 /** Not retried: a proxy that responds with a page would do so again. */

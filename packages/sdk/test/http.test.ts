@@ -118,7 +118,10 @@ describe('HTTP request that fails', () => {
   ])('%s', async (_, { method, ...requestOptions }, answer, times) => {
     const server = FakeServer.respondingWith(answer);
     const error = await outcome(
-      http(server).json(method, '/x', { body: { n: 1 }, ...requestOptions }),
+      http(server, { unreachableTimeoutMs: 0 }).json(method, '/x', {
+        body: { n: 1 },
+        ...requestOptions,
+      }),
     );
     expect(error).toBeInstanceOf(RelayApiError);
     expect(server.requests).toHaveLength(times);
@@ -137,11 +140,31 @@ describe('HTTP request that fails', () => {
   });
 
   test('is retried up to maxRetries times', async () => {
-    const server = FakeServer.respondingWith(network);
+    const server = FakeServer.respondingWith(() => refusal(503, 'storage_failed'));
     await outcome(http(server, { maxRetries: 0 }).json('GET', '/x'));
     expect(server.requests).toHaveLength(1);
     await outcome(http(server, { maxRetries: 5 }).json('GET', '/x'));
     expect(server.requests).toHaveLength(7);
+  });
+
+  test('is retried for ten seconds while the server cannot be reached, as during a restart', async () => {
+    const server = FakeServer.respondingWith(network);
+    const asking = http(server).json('GET', '/x');
+    await vi.advanceTimersByTimeAsync(8_500);
+    server.answer(() => json(200, 'back'));
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(await asking).toBe('back');
+    server.answer(network);
+    const failing = http(server).json('GET', '/x');
+    const failed = expect(failing).rejects.toThrow('fetch failed');
+    await vi.advanceTimersByTimeAsync(10_000);
+    await failed;
+  });
+
+  test('that was not sent is retried, whatever it does', async () => {
+    const refused = () => new TypeError('fetch failed', { cause: { code: 'ECONNREFUSED' } });
+    const server = FakeServer.respondingWith(refused, () => json(200, 'made'));
+    expect(await outcome(http(server).json('POST', '/v1/keys'))).toBe('made');
   });
 
   test('waits for Retry-After', async () => {

@@ -265,6 +265,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     attend: (session) => harnesses.of(session).attend(session),
   });
   let stopping = false;
+  const endings = new Set<Promise<void>>();
   let unsubscribe = () => {};
   const heartbeat =
     config.databaseUrl === undefined ? undefined : new NodeHeartbeat(control, config);
@@ -304,6 +305,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     version,
     consoleDir: options.consoleDir ?? consoleFolder(),
     isStopping: () => stopping,
+    endings,
   };
   const { retentionMs, outputBytes: maxBytes } = config;
   const folder = join(config.dataDir, 'outputs');
@@ -331,7 +333,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       if (heartbeat === undefined) {
         await store.releaseAllLeases();
         for (const session of await endOrphanedChatSessions(context)) {
-          void endChatSession(context, session);
+          endChatSession(context, session);
         }
       } else {
         await heartbeat.start();
@@ -362,6 +364,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),
         () => attendant.stop(),
+        () => Promise.all(endings),
         () => control.supervisor.stop(),
         // What the runs have done until here is on its way to their readers.
         () => streams.stop(),

@@ -1,5 +1,6 @@
 /** Starts the server: lock, store, listen. Stops it gracefully. */
-import { type AddressInfo, isIP } from 'node:net';
+import { once } from 'node:events';
+import { type AddressInfo, createServer, isIP } from 'node:net';
 import {
   auditRecordsOf,
   type KeyRecord,
@@ -24,7 +25,7 @@ import { issueCliKey, showFirstKey } from './secrets/keys.ts';
 import { issueLink, linkUrl } from './secrets/sign-ins.ts';
 import { createLog, type ServerLog } from './observability/log.ts';
 import { openStore } from './config/open-store.ts';
-import { reachableUrl, registerServer } from './registration.ts';
+import { reachableUrl, registerServer, runningServers } from './registration.ts';
 import { unknownSettings } from './config/unknown-settings.ts';
 
 export interface ServeOptions extends Installation {
@@ -110,6 +111,8 @@ export async function openServer(options: ServeOptions): Promise<OpenedServer> {
 }
 
 export async function serve(options: ServeOptions): Promise<RunningServer> {
+  // Before anything is created: a first start that fails must not have shown a key.
+  await checkPort(options);
   const opened = await openServer(options);
   const { config, relay, log, stop } = opened;
   try {
@@ -138,6 +141,27 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
   } catch (error) {
     await stop();
     throw error;
+  }
+}
+
+/** Throws if the server cannot listen. */
+async function checkPort({ env, cwd }: ServeOptions): Promise<void> {
+  const { host, port } = readConfig(env, cwd);
+  if (port === 0) return;
+  const probe = createServer();
+  try {
+    probe.listen({ host, port });
+    await once(probe, 'listening');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    const other = runningServers(env).find(({ url }) => new URL(url).port === String(port));
+    if (other === undefined) throw error;
+    throw new ConfigError(
+      `Port ${port} is in use by another Relay server: pid ${other.pid}, started in ${other.cwd}, ` +
+        `data in ${other.dataDir}. Stop it, or set RELAY_PORT to another port`,
+    );
+  } finally {
+    await new Promise<void>((resolve) => probe.close(() => resolve()));
   }
 }
 

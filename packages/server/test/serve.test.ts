@@ -17,6 +17,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { kindOfSecret } from '../src/secrets/keys.ts';
+import { registerServer } from '../src/registration.ts';
 import { serve, type RunningServer } from '../src/serve.ts';
 
 let dataDir: string;
@@ -193,18 +194,27 @@ describe('the first start', () => {
     expect(said[0]).toMatch(/^Relay is listening on/);
   });
 
-  it('shows a valid key even if the start then fails', async () => {
+  it('creates nothing and shows no key if its port is in use', async () => {
     const { port, server } = await takenPort();
     const said: string[] = [];
     await expect(start({ port, terminal: true, said })).rejects.toMatchObject({
       code: 'EADDRINUSE',
     });
     server.close();
-    const { url } = await start({ terminal: true, said });
-    const response = await fetch(`${url}/models`, {
-      headers: { authorization: `Bearer ${keyIn(said)}` },
-    });
-    expect(response.status).toBe(200);
+    expect(said).toEqual([]);
+    expect(readdirSync(dataDir)).toEqual([]);
+  });
+
+  it('names the Relay server that uses its port', async () => {
+    const { port, server } = await takenPort();
+    const env = { XDG_STATE_HOME: dataDir };
+    const other = { url: `http://127.0.0.1:${port}`, dataDir: '/srv/data', cwd: '/srv/app' };
+    const unregister = registerServer(env, other);
+    await expect(start({ port, env })).rejects.toThrow(
+      `Port ${port} is in use by another Relay server: pid ${process.pid}, started in /srv/app, data in /srv/data. Stop it`,
+    );
+    unregister();
+    server.close();
   });
 });
 

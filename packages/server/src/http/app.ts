@@ -12,7 +12,7 @@ import fastify, {
 } from 'fastify';
 import type { IncomingMessage } from 'node:http';
 import { uuidv7 } from 'uuidv7';
-import type { ServerLog } from '../observability/log.ts';
+import { requestMessage, type ServerLog } from '../observability/log.ts';
 import { attemptWithinLimits } from './attempts.ts';
 import { authenticate, type Caller, noteRefusal, rejectForeignHost } from './auth.ts';
 import { consoleSecretIn } from './console-cookie.ts';
@@ -133,8 +133,8 @@ function logAccess(log: ServerLog, request: FastifyRequest, reply: FastifyReply)
   raw.on('close', () => {
     const runId = raw.getHeader('x-run-id');
     const caller = callers.get(request);
-    const quiet = raw.statusCode < 400 && isProbe(request.routeOptions.url);
-    log[quiet ? 'debug' : 'info']('request', {
+    const isOwn = isProbe(request.routeOptions.url) || (log.isTerminal && isOfConsole(request));
+    log[raw.statusCode < 400 && isOwn ? 'debug' : 'info'](requestMessage, {
       requestId: request.id,
       method: request.method,
       route: request.routeOptions.url ?? null,
@@ -150,6 +150,13 @@ function logAccess(log: ServerLog, request: FastifyRequest, reply: FastifyReply)
 /** Probes come every few seconds and are logged at `info` only if they fail. */
 function isProbe(route: string | undefined): boolean {
   return route === '/health' || route === '/ready' || route === '/metrics';
+}
+
+/** What the pages of the console load and refresh by themselves. */
+function isOfConsole(request: FastifyRequest): boolean {
+  if (request.method !== 'GET') return false;
+  const isPage = request.routeOptions.url?.startsWith(consolePath) === true;
+  return isPage || consoleSecretIn(request) !== undefined;
 }
 
 /** No route has a schema of Fastify's. */

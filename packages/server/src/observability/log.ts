@@ -15,6 +15,8 @@ type Fields = Readonly<Record<string, unknown>>;
 export interface ServerLog extends Log {
   info(message: string, fields?: Fields): void;
   debug(message: string, fields?: Fields): void;
+  /** Whether a person reads it: then what browsers request by themselves is left out. */
+  readonly isTerminal: boolean;
   addSecret(secret: string): void;
   /** A text of a tool without the keys that this process knows. */
   withoutKeys(text: string): string;
@@ -74,6 +76,7 @@ export function createLog(options: LogOptions = {}): ServerLog {
     info: at('info'),
     warn: at('warn'),
     error: at('error'),
+    isTerminal: terminal,
     addSecret: (secret) => redactor.addSecret(secret),
     withoutKeys: (text) => redactor.withoutKeys(text),
     // At `info` Fastify would report that it listens; `serve` already does.
@@ -87,6 +90,7 @@ export function asServerLog(log: Log): ServerLog {
   const silent = {
     info: () => undefined,
     debug: () => undefined,
+    isTerminal: false,
     addSecret: (secret: string) => redactor.addSecret(secret),
     withoutKeys: (text: string) => redactor.withoutKeys(text),
   };
@@ -116,7 +120,7 @@ class LineBuffer {
 
   write(line: string): void {
     const isFirst = this.#waiting === '';
-    this.#waiting += this.#terminal ? `${formatLine(JSON.parse(line) as Line)}\n` : line;
+    this.#waiting += this.#terminal ? `${formatted(JSON.parse(line) as Line)}\n` : line;
     if (this.lastLevel >= warnLevel) this.#flush();
     else if (isFirst) setImmediate(() => this.#flush());
   }
@@ -133,6 +137,20 @@ interface Line extends Fields {
   readonly time: string;
   readonly level: ActiveLevel;
   readonly msg: string;
+}
+
+export const requestMessage = 'request';
+
+function formatted(line: Line): string {
+  return line.msg === requestMessage ? formatRequest(line) : formatLine(line);
+}
+
+/** A line of the access log on a terminal: ids are for machines. */
+function formatRequest({ time, level, method, route, status, ms, aborted }: Line): string {
+  const path = typeof route === 'string' ? route : '(no such route)';
+  const request = `${String(method)} ${path} ${String(status)} ${Math.round(Number(ms))} ms`;
+  const end = aborted === true ? ' (the client disconnected)' : '';
+  return `${time.slice(11, 23)} ${level.padEnd(5)} ${escapeControls(request)}${end}`;
 }
 
 /** `output` is text of another program: its lines are shown below, as a stack is. */

@@ -32,11 +32,19 @@ async function closeSession(
 
 const retryMs = 1_000;
 
+interface EndingContext extends SessionContext {
+  readonly isStopping: () => boolean;
+  /** What a server waits for before it closes the store. */
+  readonly endings: Set<Promise<void>>;
+}
+
 /** Ends the session of a closed connection; retries while the store fails. */
-export async function endChatSession(
-  context: SessionContext & { isStopping: () => boolean },
-  session: ChatSession,
-): Promise<void> {
+export function endChatSession(context: EndingContext, session: ChatSession): void {
+  const ending = endWithRetries(context, session).finally(() => context.endings.delete(ending));
+  context.endings.add(ending);
+}
+
+async function endWithRetries(context: EndingContext, session: ChatSession): Promise<void> {
   const { clock, log } = context.control.engine;
   // A server that shuts down leaves the session to the next one, which finds it orphaned.
   while (!context.isStopping()) {

@@ -1,7 +1,7 @@
 /** Open responses when the server stops. */
 import { get, type IncomingMessage, request as httpRequest } from 'node:http';
 import { createMemoryStore } from '@relay/store';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { FrameReader } from '../../../../test/support/frames.ts';
 import { until } from '../../../../test/support/kernel.ts';
 import { bootServer, type TestServer } from '../support/server.ts';
@@ -96,6 +96,37 @@ describe('a server that stops', () => {
     expect(await resumed.ended).toBe(true);
     expect(resumed.response.statusCode).toBe(200);
     expect(JSON.parse(resumed.text)).toMatchObject({ ok: true, runId, status: 'running' });
+  });
+
+  it('stores the end of a chat session before it closes the store', async () => {
+    const server = await bootServer();
+    const began = Promise.withResolvers<void>();
+    const slow = Promise.withResolvers<void>();
+    let isStored = false;
+    const { tenant } = server.store;
+    vi.spyOn(server.store, 'tenant').mockImplementation((id) => {
+      const own = tenant.call(server.store, id);
+      const close = own.closeConnection.bind(own);
+      return Object.assign(own, {
+        async closeConnection(connectionId: string) {
+          began.resolve();
+          await slow.promise;
+          await close(connectionId);
+          isStored = true;
+        },
+      });
+    });
+    const chat = await send(server, '/chat', {
+      model: 'demo',
+      messages: [{ role: 'user', content: 'say 1' }],
+    });
+    await chat.ended;
+    await began.promise;
+    const stopped = server.stop().then(() => isStored);
+    await new Promise((resolve) => setImmediate(resolve));
+    slow.resolve();
+    expect(await stopped).toBe(true);
+    expect(server.logged).toEqual([]);
   });
 
   it('leaves nothing out that a client reads on with Last-Event-ID', async () => {

@@ -73,6 +73,18 @@ describe('a log line', () => {
     expect(lines).toEqual(['05:06:07.089 warn  It ended code=1\n    one\n    two\\u001b[2J\n']);
   });
 
+  it('is short for a request on a terminal', async () => {
+    const { log, lines } = written({ terminal: true });
+    const request = { requestId: 'q', method: 'GET', route: '/v1/runs/:id', status: 200, ms: 3.4 };
+    log.info('request', { ...request, tenantId: 't', caller: 'k', runId: 'r' });
+    log.info('request', { ...request, route: null, status: 404, aborted: true });
+    await settled();
+    expect(lines.join('')).toBe(
+      '05:06:07.089 info  GET /v1/runs/:id 200 3 ms\n' +
+        '05:06:07.089 info  GET (no such route) 404 3 ms (the client disconnected)\n',
+    );
+  });
+
   it('escapes control characters', () => {
     const { log, lines } = written({ terminal: true });
     log.warn('a\u001b[2Jb\u009bc', { name: 'x\u202Ey\r\n' });

@@ -78,6 +78,8 @@ export interface ServerContext extends AuthContext {
   /** The folder with the built files of the console. */
   readonly consoleDir: string;
   readonly isStopping: () => boolean;
+  /** Chat sessions whose end is being stored. */
+  readonly endings: Set<Promise<void>>;
 }
 
 /** An authenticated request. */
