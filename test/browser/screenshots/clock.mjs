@@ -1,12 +1,15 @@
 // Loaded before the server: its clock is behind by the number of milliseconds in a file, so that a day of
 // work happens within a minute.
-import { readFileSync, watchFile } from 'node:fs';
+import { readFileSync, watchFile, writeFileSync } from 'node:fs';
 
 const file = process.env.SCREENSHOT_CLOCK;
 const RealDate = Date;
 let behindMs = 0;
 const read = () => {
-  behindMs = Number(readFileSync(file, 'utf8'));
+  const text = readFileSync(file, 'utf8');
+  behindMs = Number(text);
+  // From now on.
+  writeFileSync(`${file}.read`, text);
 };
 read();
 watchFile(file, { interval: 20 }, read).unref();

@@ -3,7 +3,7 @@
  * lives through a day of work; each page is shown in the light and the dark theme, and on a phone.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -25,10 +25,29 @@ mkdirSync(join(workspace, 'tmp/cache'), { recursive: true });
 writeFileSync(join(workspace, 'package.json'), '{ "name": "acme-app", "version": "2.4.0" }\n');
 writeFileSync(join(workspace, 'CHANGELOG.md'), '# Changelog\n\n## 2.4.0\n\n- Faster exports\n');
 
-/** Hours before now. */
-function setClock(hours: number): void {
-  writeFileSync(clock, String(Math.round(hours * 3_600_000)));
+/** Hours before now, for servers that start. */
+function writeClock(hours: number): string {
+  const text = String(Math.round(hours * 3_600_000));
+  // At once: a server must not read a part of it.
+  writeFileSync(`${clock}.next`, text);
+  renameSync(`${clock}.next`, clock);
+  return text;
 }
+
+/** Returns when the server has the time. */
+async function setClock(hours: number): Promise<void> {
+  const text = writeClock(hours);
+  for (let left = 1_000; left > 0; left -= 1) {
+    if (readFileSync(`${clock}.read`, 'utf8') === text) return;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  throw new Error('The server did not set its clock');
+}
+
+const withClock = {
+  NODE_OPTIONS: `--import=${join(here, 'clock.mjs')}`,
+  SCREENSHOT_CLOCK: clock,
+};
 
 const shapes: Readonly<Record<string, ContextOptions>> = {
   light: { theme: 'light', width: 1_280, height: 800 },
@@ -37,13 +56,12 @@ const shapes: Readonly<Record<string, ContextOptions>> = {
 };
 
 async function main(): Promise<void> {
-  setClock(22);
+  writeClock(22);
   const model = await startModel();
   const server = new TestServer({
     RELAY_CONFIG: join(here, 'relay.config.ts'),
     RELAY_PRIVATE_NETWORKS: '127.0.0.0/8',
-    NODE_OPTIONS: `--import=${join(here, 'clock.mjs')}`,
-    SCREENSHOT_CLOCK: clock,
+    ...withClock,
   });
   try {
     await server.start();
@@ -67,7 +85,7 @@ async function main(): Promise<void> {
 function keyOfTenant(server: TestServer): string {
   const args = ['packages/server/src/bootstrap.ts', '--tenant', 'acme', '--workspace', workspace];
   const output = execFileSync(process.execPath, [...args, '--json'], {
-    env: { ...process.env, RELAY_DATA_DIR: server.dataDir },
+    env: { ...process.env, ...withClock, RELAY_DATA_DIR: server.dataDir },
     encoding: 'utf8',
   });
   return (JSON.parse(output) as { apiKey: string }).apiKey;
@@ -110,7 +128,7 @@ async function liveThroughADay(
   };
   const settle = async () => {
     const isOpen = ({ status }: { status: string }) => status === 'running' || status === 'queued';
-    for (let left = 100; left > 0; left -= 1) {
+    for (let left = 400; left > 0; left -= 1) {
       const { items } = await client.runs.list({ limit: 50 }).page();
       if (!items.some(isOpen)) return;
       await new Promise((resolve) => setTimeout(resolve, 50));
@@ -127,21 +145,18 @@ async function liveThroughADay(
   for (let hour = 21; hour > 0; hour -= 1) {
     const runs = 1 + ((hour * 7) % 5);
     for (let nth = 0; nth < runs; nth += 1) {
-      setClock(hour - nth / 10);
-      await new Promise((resolve) => setTimeout(resolve, 60));
+      await setClock(hour - nth / 10);
       const [agent, input] = day[(hour + nth) % day.length] ?? day[0];
       await start(agent, input);
       await settle();
-      setClock(hour - nth / 10 - ((hour * 13 + nth * 5) % 9) / 100);
-      await new Promise((resolve) => setTimeout(resolve, 60));
+      await setClock(hour - nth / 10 - ((hour * 13 + nth * 5) % 9) / 100);
       await decide((hour + nth) % 6 !== 0, 'Not on Fridays');
       await settle();
     }
     if (hour % 8 === 0) await start('support', 'fail').catch(() => undefined);
   }
 
-  setClock(0.05);
-  await new Promise((resolve) => setTimeout(resolve, 60));
+  await setClock(0.05);
   const told = await start('support', 'Why was invoice 1042 charged twice?');
   await settle();
   const release = await start('release', 'Release the fix from yesterday');
@@ -174,7 +189,7 @@ async function liveThroughADay(
     text: `@${identity.handle} is ready for the build`,
   });
   await settle();
-  setClock(0);
+  await setClock(0);
 
   const [approval] = (await client.approvals.list({ runId: release.id }).page()).items;
   const asks = await client.approvals.list({ kind: 'question' }).page();
@@ -208,9 +223,15 @@ async function takeAll(
       if (only.length > 0 && !only.includes(name)) continue;
       const page = name === 'sign-in' ? await browser.open(options) : signedIn;
       await page.goto(`/console${path}`);
+      // The feed stays open, so the network is never idle.
       await page.waitForLoadState('load');
-      // Charts and lazily loaded parts come after the page.
+      if (name !== 'sign-in') await page.getByText('live', { exact: true }).waitFor();
       await page.waitForTimeout(1_200);
+      for (const unfinished of ['[aria-label=Loading]', '[aria-busy=true]']) {
+        await page.locator(unfinished).first().waitFor({ state: 'detached' });
+      }
+      // Charts are drawn after their numbers have come.
+      await page.waitForTimeout(500);
       await page.screenshot({ path: join(images, `${name}-${shape}.png`) });
       console.log(`${name}-${shape}.png`);
     }
