@@ -156,7 +156,7 @@ const fields: Readonly<Record<string, Field>> = {
   },
   'bash.network': {
     default: '`true`',
-    meaning: 'whether sandboxed commands may use the network ([guide](../guides/tools.md))',
+    meaning: 'whether sandboxed commands may use the network ([guide](../guides/tools.md#sandbox))',
   },
   'bash.memoryMb': {
     default: '4096',
@@ -189,7 +189,7 @@ const fields: Readonly<Record<string, Field>> = {
   'compaction.threshold': {
     default: '0.8',
     meaning:
-      "the part of the model's window above which a conversation is summarized ([guide](../guides/agents.md))",
+      "the part of the model's window above which a conversation is summarized ([guide](../guides/agents.md#long-conversations))",
   },
   'compaction.keep': { default: '0.3', meaning: 'the part of the window that recent turns keep' },
   'compaction.windowTokens': {

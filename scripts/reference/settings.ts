@@ -40,7 +40,7 @@ const settings: Readonly<Record<string, Readonly<Record<string, Setting>>>> = {
     RELAY_OUTPUT_MB: {
       default: '`10240`',
       purpose:
-        'disk space for [long command outputs](../guides/tools.md); the oldest are deleted first',
+        'disk space for [long command outputs](../guides/tools.md#bash); the oldest are deleted first',
     },
     RELAY_LOG_LEVEL: {
       default: '`info`',
@@ -79,13 +79,14 @@ const settings: Readonly<Record<string, Readonly<Record<string, Setting>>>> = {
     RELAY_PRIVATE_NETWORKS: {
       default: none,
       purpose:
-        'private networks that the URLs of providers and webhooks may point to, as `[tenant=]CIDR[:port]`',
+        'private networks that the URLs of providers, webhooks and actions may point to, as `[tenant=]CIDR[:port]`',
     },
   },
   Secrets: {
     RELAY_MASTER_KEY: {
       default: 'generated in the data folder',
-      purpose: '[key](../guides/operations.md#master-key) that encrypts provider credentials',
+      purpose:
+        '[key](../guides/operations.md#master-key) that encrypts provider credentials, and the key that signs API keys, grants, policies and the audit trail',
     },
     RELAY_MASTER_KEY_PREVIOUS: {
       default: none,
@@ -110,7 +111,7 @@ const settings: Readonly<Record<string, Readonly<Record<string, Setting>>>> = {
     RELAY_WORKSPACE: {
       default: none,
       purpose:
-        'folder for the tools `bash`, `read` and `patch` of the tenant `default` ([guide](../guides/tools.md))',
+        'folder for the tools `bash`, `read` and `patch` of the tenant `default` ([guide](../guides/tools.md#assign-a-workspace))',
     },
     RELAY_SANDBOX: {
       default: '`auto`',
