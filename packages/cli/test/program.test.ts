@@ -49,6 +49,7 @@ describe('help', () => {
       expect(shown).toContain(`relay ${name}`.trim());
       expect(out.split('\n')[2]).not.toBe('');
       expect(out).toContain('--json');
+      expect(out).not.toMatch(/\(default: [^)]*\)\s+\(default:/);
     },
   );
 

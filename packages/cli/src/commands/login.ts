@@ -136,7 +136,7 @@ async function createdKey(
   const { makeTenantKey, revokeTenantKey } = await import('@relay/server/operator');
   const made = await makeTenantKey({ env, cwd }, 'default');
   try {
-    const key = await checkedKey(url, made.apiKey, `the data folder ${dataDir}`);
+    const key = await checkedKey(url, made.apiKey, `the key of the data folder ${dataDir}`);
     // One that the server rejects.
     rmSync(join(dataDir, keyFiles.own), { force: true });
     writeCliKey(dataDir, made.apiKey);
@@ -153,13 +153,13 @@ async function anonymous(url: string): Promise<void> {
   await client.health();
 }
 
-async function checkedKey(url: string, apiKey: string, from: string): Promise<CurrentKey> {
-  const client = await clientFor({ url, apiKey, keyFrom: from });
+async function checkedKey(url: string, apiKey: string, which: string): Promise<CurrentKey> {
+  const client = await clientFor({ url, apiKey, keyFrom: which });
   try {
     return await client.keys.current();
   } catch (error) {
     if (!isApiError(error) || error.code !== 'unauthorized') throw error;
-    throw new CliError('unauthorized', `The server at ${url} rejects the key from ${from}`, {
+    throw new CliError('unauthorized', `The server at ${url} rejects ${which}`, {
       exit: exitCodes.notAllowed,
       hint: 'it is mistyped, expired, revoked, or for another server; nothing was stored',
     });

@@ -1,4 +1,5 @@
 import type { RelayClient, Stats, Tenant } from '@relay/sdk';
+import { Option } from 'commander';
 import type { CliCommand, Context } from '../command.ts';
 import { isApiError } from '../errors.ts';
 import { pastTime } from '../options.ts';
@@ -13,11 +14,10 @@ export function registerUsage(program: CliCommand): void {
   program
     .command('usage')
     .description('show tokens and cost by model and agent, and what is left of the budget')
-    .option(
-      '--since <time>',
-      'since a date, or 12h, 7d ago (default: 30d)',
-      pastTime,
-      pastTime('30d'),
+    .addOption(
+      new Option('--since <time>', 'since a date, or 12h, 7d ago')
+        .argParser(pastTime)
+        .default(pastTime('30d'), '30d'),
     )
     .option('--label <name:value>', 'only runs with this label, such as those of a customer')
     .examples(
