@@ -343,6 +343,20 @@ describe('Sessions in the console', { ...inBrowser, timeout: 60_000 }, () => {
     expect(new URL(page.url()).searchParams.get('type')).toBe('tool.completed');
   });
 
+  it('leave room for the conversation on a phone while a decision waits', async () => {
+    const { id, identity } = await started();
+    await client.messages.send({ to: `@${identity.handle}`, text: 'notify hello' });
+    const page = await browser.signIn(`/sessions/${id}`, { width: 375, height: 740 });
+    const waits = page.getByText('This session waits for your decision');
+    await waits.waitFor();
+    await page.locator('[data-approval]').waitFor({ state: 'attached' });
+    const approve = page.getByRole('button', { name: 'Approve once' });
+    expect(await approve.isVisible()).toBe(false);
+    await page.getByRole('button', { name: 'Show', exact: true }).click();
+    await approve.click();
+    await waits.waitFor({ state: 'detached' });
+  });
+
   it('go on by themselves when the server was killed and is back', async () => {
     const { id, identity } = await started();
     const shell = await started('shell');

@@ -258,8 +258,16 @@ interface BodyProps {
 function Body({ about, isNext, reason, children }: BodyProps) {
   return (
     <>
-      {isNext ? <div className="col-start-1 row-start-2 text-sm text-muted">{about}</div> : null}
-      <div className={cx('col-start-2 row-start-1 self-center', isNext && 'row-span-2')}>
+      {isNext ? (
+        <div className="col-start-1 row-start-2 text-sm text-muted max-sm:col-span-2">{about}</div>
+      ) : null}
+      <div
+        className={cx(
+          'col-start-2 row-start-1 self-center',
+          isNext &&
+            'row-span-2 max-sm:col-start-1 max-sm:row-span-1 max-sm:row-start-3 max-sm:mt-1',
+        )}
+      >
         {reason === undefined ? children : <span className="text-xs text-muted">{reason}</span>}
       </div>
     </>
@@ -296,7 +304,7 @@ function killCommand(): string {
 function Command({ text }: { readonly text: string }) {
   return (
     <span className="inline-flex max-w-full items-center rounded-sm bg-surface pl-1.5 align-middle">
-      <code className="font-mono text-xs break-all text-text">{text}</code>
+      <code className="font-mono text-xs break-words text-text">{text}</code>
       <CopyButton text={text} label="command" />
     </span>
   );
