@@ -44,8 +44,8 @@ export class DurableChatClient implements ChatClient {
   }
 
   /** The agent of the next message. */
-  agent(): Promise<Agent> {
-    return findAgent(this.#options.client, this.#agent);
+  agent(signal?: AbortSignal): Promise<Agent> {
+    return findAgent(this.#options.client, this.#agent, signal);
   }
 
   /** It uses its own model, if it has one. */
@@ -108,7 +108,8 @@ export class DurableChatClient implements ChatClient {
 
   /** An agent can have its own model. Otherwise `demo` works without any setup. */
   async #defaultModel(signal: AbortSignal): Promise<string | undefined> {
-    if (this.#agent !== undefined || (await this.agent()).model !== undefined) return undefined;
+    if (this.#agent !== undefined || (await this.agent(signal)).model !== undefined)
+      return undefined;
     return (await this.#options.client.models({ signal })).defaultModel ?? 'demo';
   }
 }

@@ -36,8 +36,12 @@ async function listAgents(context: Context): Promise<void> {
 const mostAgents = 1_000;
 
 /** The agent with this name, or the default one. */
-export async function findAgent(client: RelayClient, name: string | undefined): Promise<Agent> {
-  const agents = await take(client.agents.list(), mostAgents);
+export async function findAgent(
+  client: RelayClient,
+  name: string | undefined,
+  signal?: AbortSignal,
+): Promise<Agent> {
+  const agents = await take(client.agents.list({ signal }), mostAgents);
   const found = agents.find((each) => (name === undefined ? each.isDefault : each.name === name));
   if (found !== undefined) return found;
   const names = agents.map((each) => each.name);

@@ -140,6 +140,8 @@ export async function explainCall(
   ) {
     notes.push(definitionNote);
   }
+  const unavailable = tool?.unavailable?.();
+  if (unavailable !== undefined) notes.push(`A call would fail now: ${unavailable}.`);
   const reason = [describe(verdict, origin.rulesOf, read), ...notes].join(' ');
   const { decision } = verdict;
   const ruleRef = verdict.rule && sourced(verdict.rule, origin);
@@ -255,7 +257,7 @@ async function runOf(engine: Engine, store: TenantStore, runId: string | undefin
 /** The call as rules read it, and what its tool says about it. */
 interface ReadCall {
   readonly tool:
-    | (AgentTool & Partial<Pick<Tool, 'allowedByDefault' | 'definitionDigest'>>)
+    | (AgentTool & Partial<Pick<Tool, 'allowedByDefault' | 'definitionDigest' | 'unavailable'>>)
     | undefined;
   readonly input: Readonly<Record<string, unknown>>;
   readonly location: PathResolution | undefined;

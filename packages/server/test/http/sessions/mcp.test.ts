@@ -344,6 +344,10 @@ it('of an MCP server that is down, a call fails with the reason instead of askin
     expect(JSON.stringify(resultIn(frames))).toContain(
       `The MCP server shop is not connected: ${reason}`,
     );
+    const explained = await server.json('/v1/permissions/explain', {
+      body: { tool: 'shop_echo', params: {} },
+    });
+    expect(explained['reason']).toContain(`A call would fail now: The MCP server shop is not`);
     expect((await server.json('/v1/tools'))['mcpServers']).toEqual([
       { name: 'shop', connected: false, problem: reason, tools: 0, warnings: [] },
     ]);
