@@ -268,9 +268,8 @@ const plans: Readonly<Record<string, Plan>> = {
         },
       },
       'relay rotate-master-key': { env: { RELAY_DATA_DIR: '/var/lib/relay' } },
-      'relay completion zsh': {
-        instead: (command) => command.replace('${fpath[1]}', '.'),
-      },
+      // Commands run in bash. `test/cli/completion.test.ts` completes in each shell.
+      'source <(relay completion zsh)': { instead: () => 'relay completion zsh' },
       'relay completion fish': {
         before: async (reader) => void (await reader.run('mkdir -p ~/.config/fish/completions')),
       },

@@ -1,9 +1,4 @@
-import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { candidates, scripts } from '../src/commands/completion.ts';
 import { createProgram } from '../src/program.ts';
 import { fakeEnvironment } from './support/environment.ts';
@@ -41,28 +36,4 @@ describe('completion', () => {
     expect(Object.keys(scripts)).toEqual(['bash', 'zsh', 'fish']);
     for (const script of Object.values(scripts)) expect(script).toContain('relay __complete --');
   });
-});
-
-test('the bash script completes in bash', () => {
-  const dir = mkdtempSync(join(tmpdir(), 'relay-completion-'));
-  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
-  const bin = fileURLToPath(new URL('../bin/relay.mjs', import.meta.url));
-  writeFileSync(join(dir, 'relay'), `#!/bin/sh\nexec '${process.execPath}' '${bin}' "$@"\n`);
-  chmodSync(join(dir, 'relay'), 0o755);
-  const complete = (...words: string[]) =>
-    execFileSync(
-      'bash',
-      [
-        '--norc',
-        '-c',
-        `source <(relay completion bash)
-         COMP_WORDS=(relay ${words.map((word) => `'${word}'`).join(' ')})
-         COMP_CWORD=${words.length}
-         _relay; printf '%s\\n' "\${COMPREPLY[@]}"`,
-      ],
-      { encoding: 'utf8', env: { ...process.env, PATH: `${dir}:${process.env['PATH']}` } },
-    ).trim();
-  expect(complete('approvals', 'd')).toBe('deny');
-  expect(complete('approvals', '')).toBe('list\nshow\nwatch\napprove\nanswer\ndeny');
-  expect(complete('runs', 'list', '--status', 'wa')).toBe('waiting');
 });

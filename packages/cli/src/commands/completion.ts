@@ -12,7 +12,7 @@ export function registerCompletion(program: CliCommand): void {
     .description('print a completion script for bash, zsh or fish')
     .examples([
       "echo 'source <(relay completion bash)' >> ~/.bashrc",
-      'relay completion zsh > "${fpath[1]}/_relay"',
+      "echo 'source <(relay completion zsh)' >> ~/.zshrc",
       'relay completion fish > ~/.config/fish/completions/relay.fish',
     ])
     .handle(({ print }, [shell = '']) => {
@@ -172,17 +172,24 @@ _relay() {
   local -a candidates
   local word description
   while IFS=$'\\t' read -r word description; do
-    candidates+=("\${word}:\${description}")
+    candidates+=("\${word//:/\\:}:\${description}")
   done < <(relay __complete -- "\${(@)words[2,CURRENT]}" 2>/dev/null)
   if (( \${#candidates} )); then _describe 'relay' candidates; else _files; fi
 }
-if [ "$funcstack[1]" = "_relay" ]; then _relay "$@"; else compdef _relay relay; fi
+if [ "$funcstack[1]" = "_relay" ]; then
+  _relay "$@"
+else
+  (( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i; }
+  compdef _relay relay
+fi
 `;
 
 const fish = `# relay completion for fish
 function __relay_complete
   set -l words (commandline -opc) (commandline -ct)
-  relay __complete -- $words[2..-1] 2>/dev/null
+  set -l found (relay __complete -- $words[2..-1] 2>/dev/null)
+  # No candidates: complete file names.
+  if set -q found[1]; printf '%s\\n' $found; else; __fish_complete_path (commandline -ct); end
 end
 complete -c relay -f -a '(__relay_complete)'
 `;
