@@ -230,6 +230,22 @@ test('reports a store that the server cannot use, and the server gives the same 
   }
 });
 
+test('reports a file with keys that others can read, and goes on', async () => {
+  const profiles = join(empty(), 'profiles.json');
+  writeFileSync(profiles, '{}', { mode: 0o644 });
+  const { findings, of } = await diagnose(
+    { RELAY_URL: '', RELAY_DATA_DIR: '', RELAY_PROFILES: profiles, XDG_STATE_HOME: '/nowhere' },
+    '--data-dir',
+    empty(),
+  );
+  expect(of('key')).toMatchObject({
+    state: 'wrong',
+    message: `Other users can read ${profiles}`,
+    fix: `chmod 600 ${profiles}`,
+  });
+  expect(findings.map(({ check }) => check)).toContain('server');
+});
+
 test('reports invalid settings', async () => {
   const { code, of } = await diagnose({ RELAY_MAX_ACTIVE_RUNS: 'many' });
   expect(code).toBe(1);

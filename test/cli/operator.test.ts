@@ -129,6 +129,13 @@ test('a backup and the table of models are those of the server that runs, from a
   expect((await relay(['models'], { cwd: dir })).out).not.toContain('own-model');
 });
 
+test('a rotation reads .env in the folder of the project, as the server does', async () => {
+  const cwd = folder();
+  writeFileSync(join(cwd, '.env'), `RELAY_DATA_DIR=${unchanged.dataDir}\n`);
+  const rotation = await relay(['rotate-master-key'], { cwd });
+  expect(rotation).toMatchObject({ code: 1, err: expect.stringContaining(unchanged.dataDir) });
+});
+
 test('neither a backup nor a restore overwrites anything', async () => {
   const env = { RELAY_DATA_DIR: unchanged.dataDir };
   const dir = folder();

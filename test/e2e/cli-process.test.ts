@@ -27,8 +27,12 @@ function relay(...args: string[]) {
   return spawnSync(process.execPath, [relayBin, ...args], { env: environment(), encoding: 'utf8' });
 }
 
-function begin(args: readonly string[], env: NodeJS.ProcessEnv = environment()) {
-  const child = spawn(process.execPath, [relayBin, ...args], { env });
+function begin(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = environment(),
+  flags: readonly string[] = [],
+) {
+  const child = spawn(process.execPath, [...flags, relayBin, ...args], { env });
   onTestFinished(() => void child.kill('SIGKILL'));
   const running = {
     child,
@@ -48,6 +52,20 @@ const listing = `data:text/javascript,import { registerHooks } from 'node:module
 
 /** All of the server but the one file that finds those that run. */
 const beyondRegistration = /packages\/server\/(?!src\/registration\.ts)/;
+
+test('started by an older Node, it passes signals on, and ends as the newer one does', async () => {
+  const older = `Object.defineProperty(process, 'versions', { value: { node: '20.1.0' } })`;
+  const flags = ['--import', `data:text/javascript,${encodeURIComponent(older)}`];
+  for (const [sent, code, signal] of [
+    ['SIGINT', 130, null],
+    ['SIGTERM', null, 'SIGTERM'],
+  ] as const) {
+    const chat = begin(['chat', 'slow 600000'], environment(), flags);
+    await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('I wait');
+    chat.child.kill(sent);
+    expect([await chat.ended, chat.child.signalCode]).toEqual([code, signal]);
+  }
+});
 
 test('it starts without loading what a command does not need', () => {
   const args = [`--import=${listing}`, relayBin, '--help'];

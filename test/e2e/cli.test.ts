@@ -302,7 +302,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     const { approvals } = (await pending.json()) as { approvals: { id: string }[] };
     shell.type('half an ans');
     await server.request(`/v1/approvals/${approvals[0]?.id}`, { body: { approved: true } });
-    await shows('approved by another person');
+    await shows('(approved by you ');
     await shows('The note was sent.');
     // The discarded input is not sent as a message.
     shell.line('say 4');

@@ -62,11 +62,20 @@ function runWithProjectNode() {
   const child = spawn(projectNode, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
     stdio: 'inherit',
   });
-  // The terminal sends Ctrl-C to both processes; other signals reach only this one.
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
-    process.on(signal, () => signal !== 'SIGINT' && child.kill(signal));
+  // A terminal sends Ctrl-C to both processes; other signals reach only this one.
+  const { stdin, stdout, stderr } = process;
+  const isTerminal = [stdin, stdout, stderr].some(({ isTTY }) => isTTY);
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+  for (const signal of signals) {
+    process.on(signal, () => {
+      if (signal !== 'SIGINT' || !isTerminal) child.kill(signal);
+    });
   }
   child.on('exit', (code, signal) => {
-    process.exitCode = code ?? (signal === null ? 1 : 130);
+    if (signal === null) process.exitCode = code;
+    else {
+      for (const each of signals) process.removeAllListeners(each);
+      process.kill(process.pid, signal);
+    }
   });
 }

@@ -33,6 +33,17 @@ export class Context<Options extends object = object> {
     return installationOf(this.environment, this.options, dataDir);
   }
 
+  /** The settings of a server that would be started in this folder, whose `.env` it reads. */
+  async settings(dataDir?: string): Promise<Pick<CliEnvironment, 'env' | 'cwd'>> {
+    const { settingsOf } = await import('@relay/server/operator');
+    const { env, cwd } = this.environment;
+    const settings = settingsOf({ env, cwd });
+    return {
+      cwd,
+      env: dataDir === undefined ? settings : { ...settings, RELAY_DATA_DIR: dataDir },
+    };
+  }
+
   client(): Promise<RelayClient> {
     return clientFor(this.connection);
   }

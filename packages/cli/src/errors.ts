@@ -141,7 +141,7 @@ const hints: Readonly<Record<string, string>> = {
     'the configured providers',
   outcome_answer_required:
     'use "relay approvals answer ID" with --completed JSON, --failed [REASON] or --rerun',
-  approval_conflict: 'already decided by another approver; see "relay approvals show ID"',
+  approval_conflict: '"relay approvals show ID" shows who decided',
   policy_conflict: 'the policy has changed since you read it; see "relay policy show"',
   run_ended: 'continue from it with "relay runs fork ID"',
   capability_missing: '"relay sessions show SESSION" shows what it can do',

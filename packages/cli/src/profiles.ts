@@ -48,8 +48,12 @@ export function profileNamed(environment: CliEnvironment, name: string): Profile
   const profile = Object.hasOwn(profiles, name) ? profiles[name] : undefined;
   if (profile !== undefined) return profile;
   if (name === localName) return {};
+  throw noProfile(environment, name, profiles);
+}
+
+function noProfile(environment: CliEnvironment, name: string, profiles: Profiles): CliError {
   const names = Object.keys(profiles).join(', ');
-  throw usageError(
+  return usageError(
     `No profile "${name}" in ${profilesPath(environment)}`,
     `profiles there: ${names || 'none'}`,
   );
@@ -77,6 +81,13 @@ export function storeProfile(environment: CliEnvironment, name: string, profile:
     ...profiles,
     [name]: isDefault ? { ...profile, default: true } : profile,
   });
+}
+
+/** Fails if there is none. */
+export function deleteProfile(environment: CliEnvironment, name: string): void {
+  const { [name]: deleted, ...others } = readProfiles(environment);
+  if (deleted === undefined) throw noProfile(environment, name, others);
+  writeProfiles(environment, others);
 }
 
 export function keyOf(environment: CliEnvironment, { apiKey, keyFile }: Profile) {

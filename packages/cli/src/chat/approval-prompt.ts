@@ -2,6 +2,7 @@
 import { describeFlags } from '@relay/protocol/display';
 import type { Paint } from '../output/paint.ts';
 import { escapeLine, escapeUnsafe, safeJson } from '../output/escape.ts';
+import { whyEachTime } from '../output/rule-text.ts';
 import type { ApprovalRequest, Decision } from './client.ts';
 import type { OpenEditor } from './editor.ts';
 import { Interrupted, type Terminal } from './terminal.ts';
@@ -52,8 +53,10 @@ export class ApprovalPrompt {
   }
 
   async #permission(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
-    const { canEdit, canAllowAlways, isDemandedByTool = false } = request;
-    if (!canAllowAlways) this.#options.writeLine(`  ${whyEachTime(isDemandedByTool)}.`);
+    const { canEdit, rule } = request;
+    // While such a rule stands, "always" would have no effect.
+    const canAllowAlways = rule === undefined;
+    if (!canAllowAlways) this.#options.writeLine(`  ${whyEachTime(rule)}.`);
     const more = `${canAllowAlways ? '  [a]lways' : ''}${canEdit ? '  [e]dit' : ''}`;
     const prompt = `  [y]es  [n]o${more} > `;
     for (;;) {
@@ -290,11 +293,4 @@ function jsonOrText(line: string): unknown {
   } catch {
     return line;
   }
-}
-
-/** Why "always" has no effect. */
-export function whyEachTime(isDemandedByTool: boolean): string {
-  return isDemandedByTool
-    ? 'This tool needs an approval for each call'
-    : 'A rule demands an approval of each such call';
 }

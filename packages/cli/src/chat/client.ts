@@ -45,6 +45,8 @@ export interface ChatTurn extends AsyncIterable<RunStreamEvent> {
   ): Promise<string | undefined>;
   /** There is no user to decide, and the command goes on. */
   onUndecided(request: ApprovalRequest): Promise<void>;
+  /** Who decided an approval, what and when; undefined if nobody else can. */
+  decision(id: string): Promise<string | undefined>;
   cancel(): Promise<void>;
   /** Of the run, after its end; undefined if its price is not known. */
   cost(): Promise<number | undefined>;
@@ -68,10 +70,8 @@ export interface ApprovalRequest {
   readonly digest?: string | undefined;
   /** Whether a decision can carry other arguments, or the answer to a question. */
   readonly canEdit: boolean;
-  /** Whether "always" would have an effect: no rule demands a person for each such call. */
-  readonly canAllowAlways: boolean;
-  /** Why not: the tool demands it, not a rule. */
-  readonly isDemandedByTool?: boolean;
+  /** What demands a person, whatever allows the call. */
+  readonly rule?: Approval['rule'];
   readonly prompt?: string | undefined;
   readonly schema?: Approval['schema'];
 }
@@ -89,8 +89,7 @@ export function requestFromApproval(approval: Approval): ApprovalRequest {
     flags: display.flags,
     agents: agentPath,
     canEdit: true,
-    canAllowAlways: approval.rule === undefined,
-    isDemandedByTool: approval.rule?.list === 'needsApproval',
+    rule: approval.rule,
     prompt,
     schema,
   };
@@ -107,8 +106,6 @@ export function requestFromEvent(
   const display = event.display ?? displayOf(event);
   const text = escapeUnsafe(display.text);
   const flags = display.flags;
-  const canAllowAlways = event.rule === undefined;
   const shared = { id, kind, tool, params, text, flags, agents: agentPath };
-  const isDemandedByTool = event.rule?.list === 'needsApproval';
-  return { ...shared, canEdit: false, canAllowAlways, isDemandedByTool };
+  return { ...shared, canEdit: false, rule: event.rule };
 }

@@ -2,6 +2,7 @@
 import type { Run, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes, failureOf, isApiError } from '../errors.ts';
 import { timeoutError } from '../deadline.ts';
+import { waitsText } from '../output/decision-text.ts';
 import { answerCommand, runError, Transcript } from '../output/transcript.ts';
 import type { Print } from '../output/print.ts';
 import type { StatusLine } from '../output/status-line.ts';
@@ -44,7 +45,7 @@ class LeftWaiting extends CliError {
     const { kind, id, tool } = request;
     const decide = `decide with "${answerCommand(kind, id)}", then "relay runs tail ${runId}"`;
     const useKey = 'nobody else can decide in a chat without a key, so it ends: set RELAY_API_KEY';
-    super('approval_pending', `${tool} waits for approval`, {
+    super('approval_pending', `${tool} ${waitsText[kind]}`, {
       exit: exitCodes.waiting,
       hint: runId === undefined ? useKey : decide,
     });
@@ -247,6 +248,7 @@ export class Conversation {
           throw error;
         }
       },
+      decision: (id) => turn.decision(id),
       writeLine,
       interrupt,
       undecided: async (request) => {

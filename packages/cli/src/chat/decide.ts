@@ -1,5 +1,6 @@
 /** Sends a decision, and says what became of it. */
 import type { RelayClient } from '@relay/sdk';
+import { loadDecisionText } from '../output/decision-text.ts';
 import type { ApprovalRequest, Decision } from './client.ts';
 
 export type DecisionResult =
@@ -18,20 +19,22 @@ const correctableCodes = new Set([
 ]);
 
 export async function decideApproval(
-  { approvals }: RelayClient,
+  client: RelayClient,
   { id, digest }: ApprovalRequest,
   decision: Decision,
 ): Promise<DecisionResult> {
   try {
     const bound = decision.approved === true ? { ...decision, digest } : decision;
-    const { status, votes = [], quorum } = await approvals.decide(id, bound);
+    const { status, votes = [], quorum } = await client.approvals.decide(id, bound);
     if (status !== 'pending') return { isPending: false };
     const note = `Your approval counts: ${votes.length} of ${quorum}. Waiting for the others.`;
     return { note, isPending: true };
   } catch (error) {
     const { code = '', message } = error as { code?: string; message: string };
-    // Another approver has decided first.
-    if (code === 'approval_conflict') return { isPending: false };
+    if (code === 'approval_conflict') {
+      const note = `Your decision does not count: it was already ${await loadDecisionText(client, id)}.`;
+      return { note, isPending: false };
+    }
     if (code === 'scope_required') {
       const note = `This key cannot decide; approval ${id} waits for another approver.`;
       return { note, isPending: true };

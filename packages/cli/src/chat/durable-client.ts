@@ -1,7 +1,8 @@
 /** A conversation of durable runs: it survives this process, its connection and the server. */
 import type { Agent, RelayClient, Run, RunHandle, RunStreamEvent } from '@relay/sdk';
 import { findAgent } from '../commands/agents.ts';
-import { CliError, exitCodes } from '../errors.ts';
+import { CliError, exitCodes, isApiError } from '../errors.ts';
+import { loadDecisionText, waitsText } from '../output/decision-text.ts';
 import { answerCommand } from '../output/transcript.ts';
 import {
   type ApprovalRequest,
@@ -62,10 +63,16 @@ export class DurableChatClient implements ChatClient {
   async send(message: MessageContent, { signal }: AbortController): Promise<ChatTurn> {
     const { client, note } = this.#options;
     const body = { message, agent: this.#agent, conversationId: this.#conversationId };
-    const run = await client.runs.sendMessage(
-      { ...body, model: this.model ?? (await this.#defaultModel(signal)) },
-      { onDisconnect: this.#onDisconnect, signal },
-    );
+    const run = await client.runs
+      .sendMessage(
+        { ...body, model: this.model ?? (await this.#defaultModel(signal)) },
+        { onDisconnect: this.#onDisconnect, signal },
+      )
+      .catch(async (error: unknown) => {
+        // Names the agent that may be meant.
+        if (isApiError(error) && error.code === 'unknown_agent') await this.agent(signal);
+        throw error;
+      });
     this.#conversationId ??= (await client.runs.get(run.id, { signal })).conversationId;
     return new DurableTurn(client, run, note);
   }
@@ -108,9 +115,12 @@ export class DurableChatClient implements ChatClient {
 
   /** An agent can have its own model. Otherwise `demo` works without any setup. */
   async #defaultModel(signal: AbortSignal): Promise<string | undefined> {
-    if (this.#agent !== undefined || (await this.agent(signal)).model !== undefined)
-      return undefined;
-    return (await this.#options.client.models({ signal })).defaultModel ?? 'demo';
+    if (this.#agent !== undefined) return undefined;
+    const [{ model }, { defaultModel = 'demo' }] = await Promise.all([
+      this.agent(signal),
+      this.#options.client.models({ signal }),
+    ]);
+    return model === undefined ? defaultModel : undefined;
   }
 }
 
@@ -166,8 +176,12 @@ class DurableTurn implements ChatTurn {
     return undefined;
   }
 
-  async onUndecided({ id, kind }: ApprovalRequest): Promise<void> {
-    this.#note(`Waiting for approval: ${answerCommand(kind, id)}`);
+  async onUndecided({ id, kind, tool }: ApprovalRequest): Promise<void> {
+    this.#note(`${tool} ${waitsText[kind]}: ${answerCommand(kind, id)}`);
+  }
+
+  decision(id: string): Promise<string> {
+    return loadDecisionText(this.#client, id);
   }
 
   async cancel(): Promise<void> {

@@ -124,6 +124,8 @@ class EphemeralTurn implements ChatTurn {
     await this.decide(request, { approved: false, reason: 'No approver is available' });
   }
 
+  async decision(): Promise<undefined> {}
+
   async cancel(): Promise<void> {
     this.#connection.abort(new Canceled());
   }
@@ -161,11 +163,12 @@ function eventOf(frame: ChatEvent, answer: Map<string, string>): Unnumbered | un
     case 'tool_call':
       return { type: 'tool_call', id: frame.id, name: frame.name, input: frame.input };
     case 'tool_result': {
-      const { output } = frame;
+      const { output, rule } = frame;
       return {
         type: 'tool_result',
         id: frame.id,
         output: output.result ?? output.context ?? output,
+        rule,
       };
     }
     case 'relay':

@@ -13,6 +13,8 @@ export interface TurnViewOptions {
   readonly prompt: Pick<ApprovalPrompt, 'ask'>;
   /** Sends the decision until the signal is aborted; returns why it was rejected, which prompts again. */
   readonly decide: ChatTurn['decide'];
+  /** Who decided an approval elsewhere, what and when. */
+  readonly decision: ChatTurn['decision'];
   readonly writeLine: (line: string) => void;
   /** Ctrl-C at a prompt. */
   readonly interrupt: () => void;
@@ -59,8 +61,7 @@ export class TurnView {
 
   /** The approval has been decided elsewhere, or is over. */
   dismiss(id: string, status: string): void {
-    const isDecided = status === 'approved' || status === 'denied';
-    this.#open.get(id)?.abort(new Dismissed(isDecided ? `${status} by another person` : status));
+    this.#open.get(id)?.abort(new Dismissed(status));
   }
 
   /** Dismisses open prompts and shows the remaining events. */
@@ -72,25 +73,27 @@ export class TurnView {
   }
 
   async #handle(signal: AbortSignal, load: LoadRequest): Promise<void> {
-    const { prompt, transcript, decide, writeLine, interrupt, undecided } = this.#options;
+    const { prompt, transcript, decide, decision, writeLine, interrupt, undecided } = this.#options;
     if (signal.aborted) return;
     const request = await unlessAborted(signal, load(signal));
     if (request === undefined || signal.aborted) return;
     transcript.endText();
     try {
       for (;;) {
-        const decision = await prompt.ask(request, signal);
-        if (decision === undefined) {
+        const given = await prompt.ask(request, signal);
+        if (given === undefined) {
           await undecided(request);
           return;
         }
-        const rejection = await unlessAborted(signal, decide(request, decision, signal));
+        const rejection = await unlessAborted(signal, decide(request, given, signal));
         if (rejection === undefined) return;
         writeLine(rejection);
       }
     } catch (error) {
-      if (error instanceof Dismissed) writeLine(`  (${error.message})`);
-      else if (error instanceof Interrupted) interrupt();
+      if (error instanceof Dismissed) {
+        const text = await decision(request.id).catch(() => undefined);
+        writeLine(`  (${text ?? error.message})`);
+      } else if (error instanceof Interrupted) interrupt();
       else throw error;
     }
   }

@@ -1,10 +1,11 @@
-import { whyEachTime } from '../chat/approval-prompt.ts';
 import { describeFlags } from '@relay/protocol/display';
 import type { Approval, DecisionBody, RelayClient } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, takeCounted } from '../command.ts';
-import { CliError, usageError } from '../errors.ts';
+import { CliError, exitCodes, isApiError, usageError } from '../errors.ts';
 import { count, futureTime, json } from '../options.ts';
+import { loadDecisionText } from '../output/decision-text.ts';
+import { rulePlace, whyEachTime } from '../output/rule-text.ts';
 import { formatTime } from '../output/table.ts';
 import { approverNames } from './policy.ts';
 
@@ -190,7 +191,7 @@ async function approveApproval(
   }
   const { approvals } = await context.client();
   const seen = await approvalToDecide(context, given, 'Approve it?');
-  const decided = await approvals.approve(seen.id, {
+  const decision = approvals.approve(seen.id, {
     always,
     scope,
     rule,
@@ -200,10 +201,10 @@ async function approveApproval(
     reason,
     digest: digest ?? seen.digest,
   });
+  const decided = await unlessDecided(context, seen.id, decision);
   printDecision(context, decided);
   if (always === true && decided.rule !== undefined) {
-    const why = whyEachTime(decided.rule.list === 'needsApproval');
-    context.print.note(`${why}: --always has no effect.`);
+    context.print.note(`${whyEachTime(decided.rule)}. --always has no effect.`);
   }
 }
 
@@ -220,7 +221,26 @@ async function answerOutcome(
   const answer = outcomeOf(context.options);
   const { approvals } = await context.client();
   const { id, digest } = await approvalToDecide(context, given, `Answer ${answer.outcome}?`);
-  printDecision(context, await approvals.decide(id, { ...answer, digest }));
+  const decision = approvals.decide(id, { ...answer, digest });
+  printDecision(context, await unlessDecided(context, id, decision));
+}
+
+/** Says who decided first, what and when. */
+async function unlessDecided(
+  context: Context,
+  id: string,
+  decision: Promise<Approval>,
+): Promise<Approval> {
+  try {
+    return await decision;
+  } catch (error) {
+    if (!isApiError(error) || error.code !== 'approval_conflict') throw error;
+    const text = await loadDecisionText(await context.client(), id);
+    throw new CliError(error.code, `The approval was already ${text}`, {
+      exit: exitCodes.conflict,
+      hint: `"relay approvals show ${id}" shows it`,
+    });
+  }
 }
 
 interface SeenApproval {
@@ -273,7 +293,8 @@ function outcomeOf({ completed, failed, rerun }: AnswerOptions): DecisionBody {
 async function denyApproval(context: Context<{ reason?: string }>, [given]: readonly string[]) {
   const { approvals } = await context.client();
   const { id } = await approvalToDecide(context, given, 'Deny it?');
-  printDecision(context, await approvals.deny(id, context.options.reason));
+  const decision = approvals.deny(id, context.options.reason);
+  printDecision(context, await unlessDecided(context, id, decision));
 }
 
 function printDecision({ print }: Context, approval: Approval): void {
@@ -329,7 +350,7 @@ function printApproval({ print }: Context, approval: Approval, handle?: string):
     approvals: votesText(approval),
     'approved by': approval.votes?.map(({ by }) => by.owner ?? by.name).join(', '),
     'may approve': approversText(approval),
-    'asked by': approval.rule === undefined ? undefined : ruleName(approval.rule),
+    'asked by': approval.rule === undefined ? undefined : demandText(approval.rule),
     suggested:
       approval.suggestedRule === undefined ? undefined : JSON.stringify(approval.suggestedRule),
     outcome: approval.outcome,
@@ -340,8 +361,6 @@ function printApproval({ print }: Context, approval: Approval, handle?: string):
   });
 }
 
-function ruleName({ list, index, source }: NonNullable<Approval['rule']>): string {
-  return list === 'needsApproval'
-    ? 'needsApproval of the tool'
-    : `${list}[${index}] of the ${source}`;
+function demandText(rule: NonNullable<Approval['rule']>): string {
+  return rule.list === 'needsApproval' ? whyEachTime(rule) : rulePlace(rule);
 }

@@ -59,9 +59,7 @@ function backupText({ folder, masterKey, keyIn }: Backup, source = '.relay'): st
 async function restoreBackup(context: Context<RestoreOptions>, [backup = '']: readonly string[]) {
   const operator = await import('@relay/server/operator');
   const { to, masterKeyFile, withoutMasterKey } = context.options;
-  const { env, cwd } = context.environment;
-  const location = { cwd, env: to === undefined ? env : { ...env, RELAY_DATA_DIR: to } };
-  const restored = operator.restoreBackup(location, {
+  const restored = operator.restoreBackup(await context.settings(to), {
     backup,
     keyFile: masterKeyFile,
     withoutKey: withoutMasterKey,

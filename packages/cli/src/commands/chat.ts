@@ -3,10 +3,12 @@ import type { RelayClient, Run } from '@relay/sdk';
 import type { DurableChatClient } from '../chat/durable-client.ts';
 import type { CliCommand, Context } from '../command.ts';
 import { timeoutOption } from '../deadline.ts';
+import { commandName } from '../environment.ts';
 import { CliError, exitCodes, usageError } from '../errors.ts';
 import { readStdin } from '../input.ts';
 import { isLocal } from '../local-server.ts';
 import { escapeLine } from '../output/escape.ts';
+import { shortId } from '../output/short-id.ts';
 
 interface Options {
   readonly model?: string;
@@ -105,9 +107,8 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
     const conversationId = await conversationToResume(context, client);
     const earlier =
       conversationId === undefined ? [] : await durable?.resume(conversationId, historyLength);
-    // Fails now if there is no such agent.
-    const agent =
-      options.agent === undefined && words.length > 0 ? undefined : await durable?.agent();
+    // Fails now if there is no such agent. The timeout of a single message includes the search for it.
+    const agent = words.length === 0 ? await durable?.agent() : undefined;
     if (terminal.isInteractive && words.length === 0) {
       const model =
         chatClient.model ?? agent?.model ?? (await client.models()).defaultModel ?? 'demo';
@@ -129,8 +130,9 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
       commands.load().catch(() => undefined);
       await conversation.run(commands);
     }
-    if (terminal.isInteractive && chatClient.conversationId !== undefined) {
-      const command = `relay chat --conversation ${chatClient.conversationId}`;
+    const { conversationId: id } = chatClient;
+    if (terminal.isInteractive && words.length === 0 && id !== undefined) {
+      const command = `${commandName(environment)} chat --conversation ${shortId(id)}`;
       writeLine(print.paint('dim', `Continue later: ${command}`));
     }
   } finally {

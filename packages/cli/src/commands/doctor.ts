@@ -1,5 +1,8 @@
 import type { CliCommand, Context } from '../command.ts';
+import type { CheckedConnection } from '../doctor/key.ts';
+import { setting } from '../environment.ts';
 import { CliError } from '../errors.ts';
+import { localUrl } from '../local-server.ts';
 import { escapeUnsafe } from '../output/escape.ts';
 
 export function registerDoctor(program: CliCommand): void {
@@ -19,6 +22,20 @@ export function registerDoctor(program: CliCommand): void {
     .handle(diagnose);
 }
 
+/** A file with keys that others can read is reported like any other problem. */
+function connectionToCheck(context: Context): CheckedConnection {
+  try {
+    return context.connection;
+  } catch (error) {
+    const { environment, options } = context;
+    const isNamed = (options.profile ?? setting(environment, 'RELAY_PROFILE')) !== undefined;
+    // The file says which server the profile is for.
+    if (!(error instanceof CliError) || error.code !== 'file_not_private' || isNamed) throw error;
+    const url = options.url ?? setting(environment, 'RELAY_URL') ?? localUrl(environment);
+    return { url, apiKey: undefined, keyFrom: undefined, keyProblem: error };
+  }
+}
+
 const marks = { ok: ['green', '✓'], warning: ['yellow', '!'], wrong: ['red', '✗'] } as const;
 
 interface Options {
@@ -27,7 +44,8 @@ interface Options {
 }
 
 async function diagnose(context: Context<Options>): Promise<void> {
-  const { print, connection, options } = context;
+  const { print, options } = context;
+  const connection = connectionToCheck(context);
   const { runChecks } = await import('../doctor/doctor.ts');
   let failed = 0;
   const checksData = options.remote !== true;

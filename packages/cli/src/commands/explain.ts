@@ -3,6 +3,7 @@ import type { CliCommand, Context } from '../command.ts';
 import { usageError } from '../errors.ts';
 import { jsonObject } from '../options.ts';
 import { paintStatus } from '../output/paint.ts';
+import { rulePlace } from '../output/rule-text.ts';
 import { escapeUnsafe } from '../output/escape.ts';
 
 interface Options extends Pick<ExplainBody, 'params' | 'permissions' | 'agent'> {
@@ -70,7 +71,7 @@ async function explainCall(
   const { decision, reason, rule, nearMisses = [] } = explanation;
   print.raw(`${paintStatus(print.paint, decision)}  ${escapeUnsafe(reason)}\n`);
   if (rule !== undefined) print.line(`rule: ${JSON.stringify(rule)}`);
-  for (const { list, index, source, reason: why } of nearMisses) {
-    print.line(`not matched: ${source} ${list}[${index}]: ${escapeUnsafe(why)}`);
+  for (const { reason: why, ...missed } of nearMisses) {
+    print.line(`not matched: ${rulePlace(missed)}: ${escapeUnsafe(why)}`);
   }
 }

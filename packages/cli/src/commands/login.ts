@@ -18,12 +18,11 @@ import {
 } from '../local-server.ts';
 import {
   defaultProfile,
+  deleteProfile,
   localName,
-  profileNamed,
   profilesPath,
   readProfiles,
   storeProfile,
-  writeProfiles,
 } from '../profiles.ts';
 
 export function registerLogin(program: CliCommand): void {
@@ -176,9 +175,7 @@ async function logOut(context: Context, [given]: readonly string[]): Promise<voi
   const named = given ?? context.connection.profile;
   const isLocalServer = named === localName && !Object.hasOwn(readProfiles(environment), localName);
   if (named !== undefined && !isLocalServer) {
-    profileNamed(environment, named);
-    const { [named]: _removed, ...others } = readProfiles(environment);
-    writeProfiles(environment, others);
+    deleteProfile(environment, named);
     print.result(
       { profile: named, status: 'removed' },
       print.wrapped(

@@ -22,12 +22,11 @@ export function registerMasterKey(program: CliCommand): void {
     .handle(rotate);
 }
 
-async function rotate({ environment, options, print }: Context<Options>): Promise<void> {
+async function rotate(context: Context<Options>): Promise<void> {
+  const { options, print } = context;
   const { rotateMasterKey } = await import('@relay/server/operator');
-  const { cwd } = environment;
   const { dataDir, ...rest } = options;
-  const named = dataDir === undefined ? {} : { RELAY_DATA_DIR: dataDir };
-  const rotation = await rotateMasterKey({ env: { ...environment.env, ...named }, cwd }, rest);
+  const rotation = await rotateMasterKey(await context.settings(dataDir), rest);
   print.result(rotation, nextSteps(rotation));
 }
 

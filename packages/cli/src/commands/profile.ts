@@ -1,14 +1,13 @@
 import type { CliCommand, Context } from '../command.ts';
 import { checkedUrl } from '../connection.ts';
-import { usageError } from '../errors.ts';
 import { readSecret } from '../input.ts';
 import {
   defaultProfile,
+  deleteProfile,
   keyOf,
   localName,
   type Profile,
   profileNamed,
-  profilesPath,
   readProfiles,
   storeProfile,
   writeProfiles,
@@ -97,10 +96,6 @@ function useProfile({ environment, print }: Context, [name = '']: readonly strin
 }
 
 function removeProfile({ environment, print }: Context, [name = '']: readonly string[]): void {
-  const { [name]: removed, ...others } = readProfiles(environment);
-  if (removed === undefined) {
-    throw usageError(`No profile "${name}" in ${profilesPath(environment)}`);
-  }
-  writeProfiles(environment, others);
+  deleteProfile(environment, name);
   print.result({ name, status: 'removed' }, `Removed the profile ${name}. Its key stays valid.`);
 }

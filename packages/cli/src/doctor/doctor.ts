@@ -1,17 +1,16 @@
 /** The checks of `relay doctor`, each after those that it depends on. */
-import type { Connection } from '../connection.ts';
 import type { CliEnvironment } from '../environment.ts';
 import { isLocal } from '../local-server.ts';
 import { cliVersion } from '../program.ts';
 import { checkData } from './data.ts';
 import { type Finding, ok, wrong } from './finding.ts';
-import { checkKey } from './key.ts';
+import { type CheckedConnection, checkKey } from './key.ts';
 import { checkServer } from './server.ts';
 
 /** `checksData`: whether to check the data folder, if the server is on this machine. */
 export async function* runChecks(
   environment: CliEnvironment,
-  connection: Connection,
+  connection: CheckedConnection,
   checksData: boolean,
 ): AsyncGenerator<Finding> {
   yield checkNode(process.versions.node);
@@ -21,7 +20,7 @@ export async function* runChecks(
     if (finding.check === 'server') isUp = finding.state === 'ok';
     yield finding;
   }
-  if (isUp) yield* checkKey(connection);
+  if (isUp || connection.keyProblem !== undefined) yield* checkKey(connection);
 }
 
 export function checkNode(version: string): Finding {

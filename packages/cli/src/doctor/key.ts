@@ -3,10 +3,21 @@ import { createClient, RelayApiError, type RelayClient, type ToolList } from '@r
 import { keyScopes } from '../commands/keys.ts';
 import { mcpServerText } from '../commands/tools.ts';
 import type { Connection } from '../connection.ts';
+import type { CliError } from '../errors.ts';
 import { isLocal } from '../local-server.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
 
-export async function* checkKey(connection: Connection): AsyncGenerator<Finding> {
+export interface CheckedConnection extends Connection {
+  /** Why the key could not be read. */
+  readonly keyProblem?: CliError;
+}
+
+export async function* checkKey(connection: CheckedConnection): AsyncGenerator<Finding> {
+  const { keyProblem } = connection;
+  if (keyProblem !== undefined) {
+    yield wrong('key', keyProblem.message, keyProblem.hint ?? '');
+    return;
+  }
   const { url, apiKey, keyFrom = '' } = connection;
   if (apiKey === undefined) {
     const fix = 'create one on the server\'s machine: "relay login"';

@@ -1,7 +1,8 @@
 /** One line for each event of a run that is worth one. */
 import type { StoredEvent } from '@relay/sdk';
 import { cutTo, escapeLine, widthOf } from './escape.ts';
-import { deniedByText } from './denial.ts';
+import { waitsText } from './decision-text.ts';
+import { deniedByText } from './rule-text.ts';
 import { type Paint, paintStatus } from './paint.ts';
 import { shortId } from './short-id.ts';
 import { formatCost } from './table.ts';
@@ -20,7 +21,7 @@ export function formatDuration(ms: number): string {
   const seconds = Math.round(ms / 1_000);
   if (seconds < 3_600) return `${Math.floor(seconds / 60)}m ${seconds % 60}s`;
   const minutes = Math.round(seconds / 60);
-  if (minutes < 2_880) return `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
+  if (minutes < 1_440) return `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
   const hours = Math.round(minutes / 60);
   return `${Math.floor(hours / 24)}d ${hours % 24}h`;
 }
@@ -83,7 +84,10 @@ function textOf(event: StoredEvent, paint: Paint, maxLength: number): string | u
         `✗ ${escapeLine(event.name)} ${event.rule === undefined ? event.status : deniedByText(event.rule)}${event.reason === undefined ? '' : `: ${shortText(event.reason)}`}`,
       );
     case 'approval.requested':
-      return paint('yellow', `? ${escapeLine(event.tool)} waits for ${approvalText(event)}`);
+      return paint(
+        'yellow',
+        `? ${escapeLine(event.tool)} ${waitsText[event.kind]} ${shortId(event.approvalId)}`,
+      );
     case 'approval.decided':
       return paint('dim', `· ${decisionWord(event)} by ${escapeLine(event.by.name)}`);
     case 'approval.expired':
@@ -95,12 +99,6 @@ function textOf(event: StoredEvent, paint: Paint, maxLength: number): string | u
 
 function took({ durationMs }: { readonly durationMs?: number | undefined }): string {
   return durationMs === undefined ? '' : ` ${formatDuration(durationMs)}`;
-}
-
-function approvalText({ kind, approvalId }: { kind: string; approvalId: string }): string {
-  const what =
-    kind === 'permission' ? 'approval' : kind === 'question' ? 'an answer' : 'its outcome';
-  return `${what} ${shortId(approvalId)}`;
 }
 
 export function decisionWord(event: Extract<StoredEvent, { type: 'approval.decided' }>): string {

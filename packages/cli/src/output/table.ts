@@ -140,7 +140,12 @@ const units = [
 /** `4m ago`, `in 30d`. */
 export function age(time: string, now: number): string {
   const seconds = Math.round((Date.parse(time) - now) / 1_000);
-  const [unit, length] = units.find(([, each]) => Math.abs(seconds) >= each) ?? ['s', 1];
+  // 23h 59m are 1d, not 24h.
+  const isReached = ([, length]: (typeof units)[number], at: number) => {
+    const smaller = units[at + 1]?.[1] ?? 1;
+    return Math.round(Math.abs(seconds) / smaller) * smaller >= length;
+  };
+  const [unit, length] = units.find(isReached) ?? ['s', 1];
   const count = Math.round(Math.abs(seconds) / length);
   if (count === 0) return 'now';
   return seconds > 0 ? `in ${count}${unit}` : `${count}${unit} ago`;

@@ -2,10 +2,12 @@
 import { describeFlags } from '@relay/protocol/display';
 import type { Approval, RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes } from '../errors.ts';
-import { deniedByText } from './denial.ts';
+import { waitsText } from './decision-text.ts';
+import { deniedByText } from './rule-text.ts';
 import { MarkdownWriter } from './markdown.ts';
 import type { Print } from './print.ts';
 import { escapeUnsafe, escapeLine } from './escape.ts';
+import { formatTime } from './table.ts';
 
 /** A model that writes no text for this long has made a pause. */
 const pauseMs = 150;
@@ -101,7 +103,9 @@ export class Transcript {
         }
         break;
       case 'approval_expiring':
-        this.line(paint('yellow', `! approval ${event.id} expires at ${event.expiresAt}`));
+        this.line(
+          paint('yellow', `! approval ${event.id} expires at ${formatTime(event.expiresAt)}`),
+        );
         break;
       case 'approval_resolved':
         this.line(paint('dim', `· ${event.outcome ?? event.status}`));
@@ -148,7 +152,7 @@ function unfinishedNote(reason: FinishReason | undefined): string | undefined {
 
 function requestText({ kind, tool, id }: Extract<RunStreamEvent, { type: 'approval_requested' }>) {
   const name = escapeLine(tool);
-  if (kind !== 'outcome') return `? ${name} waits for approval (id ${id})`;
+  if (kind !== 'outcome') return `? ${name} ${waitsText[kind]} (id ${id})`;
   return `? ${name} was started before a crash and may have taken effect: ${answerCommand(kind, id)}`;
 }
 

@@ -9,6 +9,7 @@ import { decideApproval, unsentNote } from '../chat/decide.ts';
 import { Interrupted, Terminal } from '../chat/terminal.ts';
 import { take, type Context } from '../command.ts';
 import { isUnavailable } from '../errors.ts';
+import { loadDecisionText } from '../output/decision-text.ts';
 import { escapeLine } from '../output/escape.ts';
 import { shortId } from '../output/short-id.ts';
 import { age } from '../output/table.ts';
@@ -209,10 +210,6 @@ export class ApprovalInbox {
   }
 
   async #report(id: string): Promise<void> {
-    const approval = await this.#again(() => this.#client.approvals.get(id));
-    const { kind, status, decidedBy, outcome } = approval;
-    const by = decidedBy === undefined ? '' : ` by ${decidedBy.name}`;
-    const answered = kind === 'question' && status === 'approved' ? 'answered' : status;
-    this.#note(`${outcome ?? answered}${by}`);
+    this.#note(await this.#again(() => loadDecisionText(this.#client, id)));
   }
 }

@@ -40,7 +40,6 @@ const permission: ApprovalRequest = {
   flags: [],
   agents: ['assistant'],
   canEdit: true,
-  canAllowAlways: true,
 };
 
 describe('permission prompt', () => {
@@ -157,15 +156,24 @@ describe('permission prompt', () => {
 describe('prompt for a call that a rule demands an approval of', () => {
   test('does not offer "always"', async () => {
     const { ask, prompts, written } = user('a', 'always', 'o');
-    expect(await ask({ ...permission, canAllowAlways: false })).toEqual({ approved: true });
+    expect(await ask({ ...permission, rule: { list: 'ask', index: 0, source: 'policy' } })).toEqual(
+      { approved: true },
+    );
     expect(prompts[0]?.prompt).toBe('  [y]es  [n]o  [e]dit > ');
     expect(written).toContain('  A rule demands an approval of each such call.');
   });
 
-  test('says so if the tool demands it, not a rule', async () => {
-    const { ask, written } = user('o');
-    await ask({ ...permission, canAllowAlways: false, isDemandedByTool: true });
-    expect(written).toContain('  This tool needs an approval for each call.');
+  test('says so if the tool demands it, not a rule, for each call or for this one', async () => {
+    const { ask, written } = user('o', 'o');
+    const rule = { list: 'needsApproval', index: 0, source: 'builtin' } as const;
+    await ask({ ...permission, rule });
+    await ask({ ...permission, rule: { ...rule, reason: 'it can start programs' } });
+    expect(written.filter((line) => line.includes('approval of') || line.includes('each'))).toEqual(
+      [
+        '  This tool needs an approval for each call.',
+        '  The tool demands an approval of this call: it can start programs.',
+      ],
+    );
   });
 });
 

@@ -33,6 +33,7 @@ function turnView(rejections: readonly (string | undefined)[] = []) {
       log.push(`decide ${id} ${decision.approved}`);
       return left.shift();
     },
+    decision: async (id) => (id === 'a' ? 'denied by ada just now' : undefined),
     writeLine: (line) => void log.push(`write ${line.trim()}`),
     interrupt: () => void log.push('interrupt'),
     undecided: async ({ id }) => void log.push(`undecided ${id}`),
@@ -79,7 +80,7 @@ describe('TurnView', () => {
     view.dismiss('a', 'denied');
     await settled();
     await view.finish();
-    expect(log).toEqual(['ask a', 'write (denied by another person)']);
+    expect(log).toEqual(['ask a', 'write (denied by ada just now)']);
   });
 
   test('does not prompt for an approval that is no longer pending', async () => {

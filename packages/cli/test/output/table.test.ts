@@ -89,6 +89,16 @@ test.each([
   expect(age(time, now)).toBe(expected);
 });
 
+test.each([
+  [86_399, 'in 1d'],
+  [86_400, 'in 1d'],
+  [12 * 3_600, 'in 12h'],
+  [3_599, 'in 1h'],
+  [59, 'in 59s'],
+])('%i seconds are %s', (seconds, text) => {
+  expect(age(new Date(seconds * 1_000).toISOString(), 0)).toBe(text);
+});
+
 test('a time has no fractions of a second', () => {
   expect(formatTime('2026-11-15T11:58:25.123Z')).toBe('2026-11-15 11:58:25Z');
   expect(formatTime(undefined)).toBeUndefined();

@@ -88,7 +88,7 @@ describe('a transcript', () => {
       'Half an',
       '· the answer was interrupted and starts again:',
       '? send_note waits for approval (id r1)',
-      '! approval r1 expires at 2026-11-15T12:00:00Z',
+      '! approval r1 expires at 2026-11-15 12:00:00Z',
       '· expired',
       '✗ The provider failed [provider_failed]',
       '',

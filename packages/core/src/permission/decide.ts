@@ -35,8 +35,8 @@ export interface RuleSet {
   policies?: readonly Policy[];
   /** The person who started the run, whose decision the allow rules of the request are. */
   requester?: Approver | undefined;
-  /** The tool demands a person for each call, or for this one. */
-  needsApproval?: boolean;
+  /** The tool demands a person for each call, or, for this reason, for this one. */
+  needsApproval?: boolean | string;
   /** What the tool declares its parameters to be. Default: text. */
   kinds?: Readonly<Record<string, ParameterKind>>;
   /** Parameters that a rule with any parameters must name if the call has them. */
@@ -54,7 +54,7 @@ export function declaredBy(
 ): Pick<RuleSet, 'needsApproval' | 'kinds' | 'sensitive' | 'resolvedPaths' | 'definitionDigest'> {
   const { kinds, sensitive, definitionDigest } = tool ?? {};
   const demand = resolution?.ok === true ? resolution.needsApproval : undefined;
-  const needsApproval = tool?.needsApproval === true || demand !== undefined;
+  const needsApproval = tool?.needsApproval === true || (demand ?? false);
   const resolvedPaths = pathsOf(resolution);
   return { needsApproval, ...defined({ kinds, sensitive, resolvedPaths, definitionDigest }) };
 }
@@ -218,8 +218,9 @@ function findDemand(
   const asked = permissions.ask?.findIndex(matches) ?? -1;
   if (asked >= 0) return { rule: { list: 'ask', index: asked, source: 'request' } };
   const rule = policyRule(policies, 'ask', matches);
-  if (rule !== undefined || needsApproval !== true) return rule;
-  return { rule: { list: 'needsApproval', index: 0, source: 'builtin' } };
+  if (rule !== undefined || needsApproval === undefined || needsApproval === false) return rule;
+  const reason = needsApproval === true ? undefined : needsApproval;
+  return { rule: { list: 'needsApproval', index: 0, source: 'builtin', ...defined({ reason }) } };
 }
 
 /** The first rule of the policies' lists that matches. */

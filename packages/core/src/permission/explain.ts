@@ -109,7 +109,10 @@ export async function explainCall(
   const toolCallId = call.approval?.toolCallId ?? '';
   const decided = { toolCallId, name: call.tool, arguments: { ...input } };
   const byTool = declaredBy(tool, location);
-  const declared = demand === undefined ? byTool : { ...byTool, needsApproval: true };
+  const declared =
+    demand === undefined
+      ? byTool
+      : { ...byTool, needsApproval: byTool.needsApproval === true || demand };
   // Others get their turn after the checks of the request, and after the decision.
   await turnAfter(MAX_STEPS);
   const rules: RuleSet = {

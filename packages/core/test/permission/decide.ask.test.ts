@@ -68,6 +68,18 @@ describe('an ask rule of the request', () => {
 });
 
 describe('a tool with needsApproval', () => {
+  it('demands a person for one call, and the rule says why', () => {
+    expect(decideCall(call(), rules({ needsApproval: 'it can start programs' }))).toEqual({
+      decision: 'ask',
+      rule: {
+        list: 'needsApproval',
+        index: 0,
+        source: 'builtin',
+        reason: 'it can start programs',
+      },
+    });
+  });
+
   it('demands a person for each call, whatever allows it', () => {
     expect(decideCall(call(), rules({ needsApproval: true }))).toEqual({
       decision: 'ask',

@@ -2,7 +2,15 @@ import { defined } from '../defined.ts';
 import type { EventOf, RuleRef } from '../events/catalogue.ts';
 import type { Display } from '../display/display.ts';
 import type { Dialect, Frame, RunHeader } from './dialect.ts';
-import { type AgentEvent, failureOutput, agentPathOf, questionOf, shownWith } from './dialect.ts';
+import {
+  type AgentEvent,
+  agentPathOf,
+  deniedBy,
+  failureOutput,
+  questionOf,
+  type RulePlace,
+  shownWith,
+} from './dialect.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
 import type { ApprovalKind, EarlierDenial } from '../schemas/permissions.ts';
 import type { AgentEnd, FinishReason, Usage } from '../schemas/runs.ts';
@@ -26,7 +34,14 @@ export type ChatFrame =
         | { type: 'text_discard'; id: string }
         | { type: 'tool_call'; id: string; name: string; input: unknown }
         | { type: 'tool_progress'; id: string; toolCallId: string; name: string; content: string }
-        | { type: 'tool_result'; id: string; name: string; output: ChatToolOutput }
+        | {
+            type: 'tool_result';
+            id: string;
+            name: string;
+            output: ChatToolOutput;
+            /** The rule that has denied the call. */
+            rule?: RulePlace;
+          }
         | {
             type: 'relay';
             kind: ApprovalKind;
@@ -117,7 +132,7 @@ export const chat: Dialect = {
         });
       case 'tool.failed':
       case 'tool.denied':
-        return toolResult(event, run, failureOutput(event));
+        return toolResult(event, run, failureOutput(event), deniedBy(event));
       case 'approval.requested':
         return framed(event, run, {
           type: 'relay',
@@ -190,11 +205,17 @@ function framed(event: AgentEvent, run: RunHeader, frame: Frame): Frame {
 
 type SettledEvent = AgentEvent & EventOf<'tool.completed' | 'tool.failed' | 'tool.denied'>;
 
-function toolResult(event: SettledEvent, run: RunHeader, output: unknown): Frame {
+function toolResult(
+  event: SettledEvent,
+  run: RunHeader,
+  output: unknown,
+  denied: ReturnType<typeof deniedBy> = {},
+): Frame {
   return framed(event, run, {
     type: 'tool_result',
     id: event.toolCallId,
     name: event.name,
     output,
+    ...denied,
   });
 }

@@ -1,6 +1,6 @@
 import { defined } from '../defined.ts';
 import { type Display, displayUnlessPlain } from '../display/display.ts';
-import type { EventOf, StoredEvent } from '../events/catalogue.ts';
+import type { EventOf, RuleRef, StoredEvent } from '../events/catalogue.ts';
 
 /** The ids of a run that frames may show. */
 export interface RunHeader {
@@ -54,6 +54,16 @@ export function shownWith(event: EventOf<'approval.requested'>): {
   display?: Display;
 } {
   return defined({ resolvedPaths: event.resolvedPaths, display: displayUnlessPlain(event) });
+}
+
+/** The place of a rule; its id is for those who may read the policy. */
+export type RulePlace = Pick<RuleRef, 'list' | 'index' | 'source'>;
+
+/** The rule that has denied a call, as a field of a frame. */
+export function deniedBy(event: FailedOrDenied): { rule?: RulePlace } {
+  if (event.type !== 'tool.denied' || event.rule === undefined) return {};
+  const { list, index, source } = event.rule;
+  return { rule: { list, index, source } };
 }
 
 type FailedOrDenied = EventOf<'tool.failed'> | EventOf<'tool.denied'>;

@@ -4,7 +4,15 @@ import { wireUsage } from '../schemas/runs.ts';
 import type { AttachmentPart, MessageContent, Sender } from '../schemas/messages.ts';
 import type { Display } from '../display/display.ts';
 import type { Dialect } from './dialect.ts';
-import { withAgentId, failureOutput, agentPathOf, questionOf, shownWith } from './dialect.ts';
+import {
+  withAgentId,
+  failureOutput,
+  agentPathOf,
+  deniedBy,
+  questionOf,
+  type RulePlace,
+  shownWith,
+} from './dialect.ts';
 import type {
   ApprovalKind,
   ApprovalStatus,
@@ -36,7 +44,7 @@ export type RunsFrame =
       /** Images and files that the model was shown. */
       attachments?: readonly AttachmentPart[];
       /** The rule that has denied the call. */
-      rule?: Omit<RuleRef, 'id'> | undefined;
+      rule?: RulePlace | undefined;
     })
   | {
       type: 'approval_requested';
@@ -156,8 +164,7 @@ export const runs: Dialect = {
           type: 'tool_result',
           id: event.toolCallId,
           output: failureOutput(event),
-          ...(event.type === 'tool.denied' &&
-            event.rule !== undefined && { rule: placeOf(event.rule) }),
+          ...deniedBy(event),
         });
       case 'approval.requested':
         return {
@@ -250,8 +257,4 @@ function toolCall(event: Stored<EventOf<'tool.called'> | EventOf<'tool.started'>
   const { toolCallId: id, name, input } = event;
   const resultBy = event.type === 'tool.started' ? { resultBy: event.resultBy } : {};
   return withAgentId(event, { type: 'tool_call', id, name, input, ...resultBy });
-}
-
-function placeOf({ list, index, source }: RuleRef): Omit<RuleRef, 'id'> {
-  return { list, index, source };
 }

@@ -101,6 +101,8 @@ export const ruleRefSchema = z.object({
   id: z.string().optional(),
   /** The rule is a grant with limited uses, and this call consumed one. */
   counted: z.literal(true).optional(),
+  /** With `needsApproval`: why the tool demands a person for this call. Not set: for each call. */
+  reason: z.string().optional(),
 });
 export type RuleRef = z.infer<typeof ruleRefSchema>;
 

@@ -26,6 +26,8 @@ const finishReason = z.enum(finishReasons).optional();
 const subAgent = { agentId: text.optional() };
 const handoff = z.strictObject({ type: z.literal('handoff'), from: text, to: text });
 const agentSwitch = z.strictObject({ type: z.literal('agent_switch'), agentName: text });
+const rulePlace = ruleRefSchema.pick({ list: true, index: true, source: true }).optional();
+
 /** Of a question, of a sub-agent, of what a call leads to, of a repeated call, and of a rule that demands a person. */
 const approval = {
   kind: z.enum(approvalKinds),
@@ -65,7 +67,7 @@ export const runsFrameSchema = z.discriminatedUnion('type', [
     id: text,
     output: z.json(),
     attachments,
-    rule: ruleRefSchema.omit({ id: true }).optional(),
+    rule: rulePlace,
     ...subAgent,
   }),
   z.strictObject({
@@ -134,6 +136,7 @@ export const chatFrameSchema = z.discriminatedUnion('type', [
       error: text.optional(),
       code: text.optional(),
     }),
+    rule: rulePlace,
     ...agent,
   }),
   z.strictObject({

@@ -163,6 +163,7 @@ describe('chat dialect', () => {
           id: 'call_note',
           name: 'send_note',
           output: { status: 'denied', reason: 'Not now' },
+          rule: { list: 'allowlist', index: 0, source: 'request' },
         },
       ],
       [34, { type: 'harness_start', ...sub }],
