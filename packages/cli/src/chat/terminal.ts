@@ -55,6 +55,7 @@ const bracketedPaste = { on: '\u001B[?2004h', off: '\u001B[?2004l' };
 /** Shift-Enter and Ctrl-Enter, of the terminals that report them. */
 const modifiedEnter = /^.\[(?:13;[25]u|27;[25];13~)$/;
 
+const historySize = 500;
 const discardMs = 1_000;
 const discardNote = '  The request before this one is closed: what you type now is ignored …';
 
@@ -75,6 +76,10 @@ export class Terminal {
   #earlier: string[] = [];
   #active: ActivePrompt | undefined;
   #isEnded = false;
+  /** Of the reader, which would add each line of a message, and answers. */
+  #history: string[] = [];
+  /** The newest first. */
+  readonly #messages: string[] = [];
   readonly #timing: TerminalTiming;
   /** A `fresh` prompt was closed, and no prompt was answered since. */
   #wasClosed = false;
@@ -100,14 +105,14 @@ export class Terminal {
       input: environment.stdin,
       output: this.#screen(),
       terminal: this.isInteractive,
-      historySize: 500,
+      historySize,
       completer: (line: string) => this.#complete(line),
     });
     this.#reader.on('line', (line) => this.#receive(line));
     this.#reader.on('SIGINT', () => this.interrupt());
     this.#reader.on('history', (history: string[]) => {
-      // Only messages are worth repeating.
-      if (this.#active?.options.fresh === true || this.#isDiscarding) history.shift();
+      this.#history = history;
+      this.#setHistory();
     });
     this.#reader.on('close', () => {
       this.#isEnded = true;
@@ -277,12 +282,26 @@ export class Terminal {
       this.#reader.prompt();
       return;
     }
-    const text = [...this.#earlier, line].join('\n');
+    // A message of several lines that was brought back has these breaks.
+    const text = [...this.#earlier, line.replaceAll('\r', '\n')].join('\n');
+    this.#remember(text);
     const received = { text, pasted: this.#pasted };
     this.#earlier = [];
     this.#pasted = [];
     if (this.#active === undefined) this.#lines.push(received);
     else this.#active.answer(received);
+  }
+
+  /** Only messages are worth repeating, as a whole. */
+  #remember(text: string): void {
+    if (this.#active?.options.fresh === true || this.#isDiscarding || text.trim() === '') return;
+    if (this.#messages[0] !== text) this.#messages.unshift(text);
+    this.#messages.splice(historySize);
+    this.#setHistory();
+  }
+
+  #setHistory(): void {
+    this.#history.splice(0, this.#history.length, ...this.#messages);
   }
 
   /** Whether the message has more lines. */

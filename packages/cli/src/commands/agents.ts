@@ -64,6 +64,7 @@ async function showAgent(context: Context, [name = '']: readonly string[]): Prom
     model: agent.model ?? (defaultModel === undefined ? undefined : `${defaultModel} (default)`),
     tools: await toolsText(context, agent),
     'hands off to': agent.handoffs?.join(', '),
+    memory: agent.memory,
   });
 }
 

@@ -362,5 +362,6 @@ function printApproval({ print }: Context, approval: Approval, handle?: string):
 }
 
 function demandText(rule: NonNullable<Approval['rule']>): string {
-  return rule.list === 'needsApproval' ? whyEachTime(rule) : rulePlace(rule);
+  if (rule.list !== 'needsApproval') return rulePlace(rule);
+  return `the tool, for ${rule.reason === undefined ? 'each call' : `this call: ${rule.reason}`}`;
 }

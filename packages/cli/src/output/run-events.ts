@@ -66,6 +66,14 @@ function textOf(event: StoredEvent, paint: Paint, maxLength: number): string | u
       return paint('dim', `${escapeLine(event.from)} hands off to ${escapeLine(event.to)}`);
     case 'limit.reached':
       return paint('yellow', `limit reached: ${event.limit}`);
+    case 'memory.recalled': {
+      const { length } = event.memories;
+      if (length === 0) return undefined;
+      const what = length === 1 ? '1 memory' : `${length} memories`;
+      return paint('dim', `recalled ${what} of ${escapeLine(event.namespace)}`);
+    }
+    case 'memory.stored':
+      return paint('dim', `remembered in ${escapeLine(event.namespace)}`);
     case 'context.compacted':
       return paint('dim', `context compacted (${usageText(event.usage)})`);
     case 'message.added':

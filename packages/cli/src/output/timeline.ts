@@ -19,6 +19,7 @@ export class Timeline {
   readonly #turns = new Map<string, number>();
   readonly #calls = new Map<string, number>();
   readonly #requests = new Map<string, number>();
+  readonly #running = new Set<string>();
 
   constructor(paint: Paint, width = Infinity) {
     this.#paint = paint;
@@ -62,11 +63,13 @@ export class Timeline {
         return this.#line(event);
       case 'tool.started':
         this.#calls.set(event.toolCallId, at);
-        return undefined;
+        return this.#started(event);
       case 'tool.completed':
         return this.#completed(event, at);
       case 'approval.requested':
         this.#requests.set(event.approvalId, at);
+        // A call that has asked runs again after the answer.
+        this.#running.delete(event.toolCallId);
         return this.#line(event);
       case 'approval.decided':
         return this.#decided(event, at);
@@ -79,6 +82,15 @@ export class Timeline {
     const ms = at - (this.#turns.get(agentId) ?? at);
     const model = responseModel === undefined ? '' : `, ${escapeLine(responseModel)}`;
     return `turn ${turn}  ${formatDuration(ms)}${this.#paint('dim', `  ${usageText(usage)}${model}`)}`;
+  }
+
+  /** The result of the first attempt is not known: the server ended during the call. */
+  #started({ toolCallId, name }: EventOf<'tool.started'>): string | undefined {
+    const isAgain = this.#running.has(toolCallId);
+    this.#running.add(toolCallId);
+    return isAgain
+      ? this.#paint('yellow', `↻ ${escapeLine(name)} runs again: the server was restarted`)
+      : undefined;
   }
 
   #completed(event: EventOf<'tool.completed'>, at: number): string {

@@ -16,6 +16,23 @@ const paste = (text: string) => `${escape}[200~${text}${escape}[201~`;
 const altEnter = `${escape}\r`;
 
 describe('Terminal', () => {
+  test('brings back a message of several lines as a whole, and no answer', async () => {
+    const { terminal, types } = open(true);
+    const says = async (text: string, options = {}) => {
+      const asked = terminal.ask({ prompt: 'you › ', ...options });
+      await settled();
+      types(text);
+      return asked;
+    };
+    const up = `${escape}[A`;
+    expect(await says('before\r')).toBe('before');
+    expect(await says(`one${altEnter}two\\\rthree\r`)).toBe('one\ntwo\nthree');
+    expect(await says('y\r', { fresh: true })).toBe('y');
+    expect(await says(`${up}!\r`)).toBe('one\ntwo\nthree!');
+    expect(await says(`${up}\r`)).toBe('one\ntwo\nthree!');
+    terminal.close();
+  });
+
   test('echoes input at a prompt only', async () => {
     const { terminal, types, environment } = open(true);
     types('secretly');

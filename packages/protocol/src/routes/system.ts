@@ -45,6 +45,8 @@ const agentSchema = z.object({
   tools: z.array(z.string()).optional(),
   /** The names of agents that it may hand off to. */
   handoffs: z.array(z.string()).optional(),
+  /** The namespace of its memories. Not set: it has none, unless a run names one. */
+  memory: z.string().optional(),
   /** Used if a run names no agent. */
   isDefault: z.boolean(),
 });

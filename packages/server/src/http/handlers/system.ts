@@ -1,7 +1,7 @@
 /** The server itself: health, documentation, metrics, and the models and tools it offers. */
 import { namedAgents, type ParameterKind } from '@relay/core';
 import { knownModelsOf } from '@relay/models';
-import { defined, openApiDocument, RelayError } from '@relay/protocol';
+import { defined, namespaceOf, openApiDocument, RelayError } from '@relay/protocol';
 import { docsPage } from '../views/docs-page.ts';
 import type { ApiRequest, Handler, PublicHandler } from './handler.ts';
 import { defaultModelFor } from './runs/start.ts';
@@ -57,12 +57,13 @@ async function modelsByCredential(call: ApiRequest): Promise<{ id: string; provi
 /** Without instructions, which are for models. */
 export const listAgents: Handler<'listAgents'> = async ({ caller, context }) => ({
   agents: namedAgents(context.control.engine.agents(caller.tenantId)).map(
-    ({ name, description, model, tools, handoffs, isDefault }) => ({
+    ({ name, description, model, tools, handoffs, memory, isDefault }) => ({
       name,
       description,
       model,
       tools,
       handoffs,
+      memory: memory && namespaceOf(memory),
       isDefault,
     }),
   ),
