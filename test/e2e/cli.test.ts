@@ -35,6 +35,8 @@ function terminal(args: string, key: 'key' | 'keyless' = 'key', options: Screen 
     // Arguments are edited on a line, whatever the editor of who runs the tests.
     EDITOR: '',
     VISUAL: '',
+    // Hints name the command as a person starts it, not as npm that runs the tests.
+    npm_lifecycle_event: '',
     ...(key === 'key' ? { RELAY_API_KEY: server.apiKey } : {}),
   };
   const command = `${before}'${process.execPath}' '${relayBin}' ${args}; echo "ended with $?"`;
