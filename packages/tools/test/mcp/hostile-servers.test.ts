@@ -174,7 +174,8 @@ describe('a hostile or broken server', () => {
     await start('ends-at-once');
     await poll(() => fixture.traces().length).toBeGreaterThan(3);
     expect(logged).toHaveLength(1);
-    expect(logged[0]).toContain('exited with code 7: the config is missing');
+    expect(logged[0]).toContain('The MCP program exited with code 7. Relay retries');
+    expect(logged[0]).toContain('{"output":"the config is missing"}');
     await expect(call('odd_whatever')).rejects.toThrow('The MCP server odd is not connected');
   });
 
@@ -209,6 +210,8 @@ describe('a hostile or broken server', () => {
       isTaken: () => false,
     });
     await servers.start();
-    expect(logged).toEqual([expect.stringContaining('no-such-program-anywhere ENOENT')]);
+    expect(logged).toEqual([
+      expect.stringContaining('There is no program no-such-program-anywhere'),
+    ]);
   });
 });
