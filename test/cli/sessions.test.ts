@@ -9,8 +9,8 @@ import {
   type SessionSnapshot,
 } from '@relay/sdk';
 import { expect, test } from 'vitest';
-import { deliveryModes as offeredModes } from '../../packages/cli/src/commands/messages.ts';
-import { sessionStatuses } from '../../packages/cli/src/commands/sessions.ts';
+import { deliveryModes as offeredModes } from '../../packages/cli/src/commands/agents/messages.ts';
+import { sessionStatuses } from '../../packages/cli/src/commands/agents/sessions.ts';
 import { runCli } from '../../packages/cli/src/main.ts';
 import { values } from '../support/cli.ts';
 import { until } from '../support/kernel.ts';

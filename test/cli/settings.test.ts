@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { roleNames, scopes } from '@relay/protocol';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { keyRoles, keyScopes } from '../../packages/cli/src/commands/keys.ts';
+import { keyRoles, keyScopes } from '../../packages/cli/src/commands/server/keys.ts';
 import { values } from '../support/cli.ts';
 import { cliFixture } from './fixture.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { count, duration, futureTime, json, jsonObject, pastTime } from '../src/options.ts';
 import { timeoutOption } from '../src/deadline.ts';
-import { patternsOf } from '../src/commands/grants.ts';
+import { patternsOf } from '../src/commands/agents/grants.ts';
 
 describe('a time option', () => {
   test('is a date, or a duration from now or before now', () => {

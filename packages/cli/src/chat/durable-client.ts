@@ -1,6 +1,6 @@
 /** A conversation of durable runs: it survives this process, its connection and the server. */
 import type { Agent, RelayClient, Run, RunHandle, RunStreamEvent } from '@relay/sdk';
-import { findAgent } from '../commands/agents.ts';
+import { findAgent } from '../commands/agents/agents.ts';
 import { CliError, exitCodes, isApiError } from '../errors.ts';
 import { loadDecisionText, waitsText } from '../output/decision-text.ts';
 import { answerCommand } from '../output/transcript.ts';

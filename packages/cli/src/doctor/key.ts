@@ -1,7 +1,7 @@
 /** Checks the API key, its scopes, and what it can read: the keys of providers and the MCP servers. */
 import { createClient, RelayApiError, type RelayClient, type ToolList } from '@relay/sdk';
-import { keyScopes } from '../commands/keys.ts';
-import { mcpServerText } from '../commands/tools.ts';
+import { keyScopes } from '../commands/server/keys.ts';
+import { mcpServerText } from '../commands/agents/tools.ts';
 import type { Connection } from '../connection.ts';
 import type { CliError } from '../errors.ts';
 import { isLocal } from '../local-server.ts';

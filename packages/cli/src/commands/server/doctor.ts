@@ -1,0 +1,67 @@
+import type { CliCommand, Context } from '../../command.ts';
+import type { CheckedConnection } from '../../doctor/key.ts';
+import { setting } from '../../environment.ts';
+import { CliError } from '../../errors.ts';
+import { localUrl } from '../../local-server.ts';
+import { escapeUnsafe } from '../../output/escape.ts';
+
+export function registerDoctor(program: CliCommand): void {
+  program
+    .command('doctor')
+    .description('diagnose problems with a server or its setup')
+    .option('--remote', 'check only the server and the key, not local data')
+    .option('--data-dir <folder>', 'data folder (or $RELAY_DATA_DIR; default: of the server here)')
+    .examples(
+      [
+        'relay doctor',
+        'relay doctor --data-dir /var/lib/relay',
+        'relay doctor --url https://relay.example.com --remote',
+      ],
+      'Changes nothing. Exits with 1 if a check fails; warnings do not count.',
+    )
+    .handle(diagnose);
+}
+
+/** A file with keys that others can read is reported like any other problem. */
+function connectionToCheck(context: Context): CheckedConnection {
+  try {
+    return context.connection;
+  } catch (error) {
+    const { environment, options } = context;
+    const isNamed = (options.profile ?? setting(environment, 'RELAY_PROFILE')) !== undefined;
+    // The file says which server the profile is for.
+    if (!(error instanceof CliError) || error.code !== 'file_not_private' || isNamed) throw error;
+    const url = options.url ?? setting(environment, 'RELAY_URL') ?? localUrl(environment);
+    return { url, apiKey: undefined, keyFrom: undefined, keyProblem: error };
+  }
+}
+
+const marks = { ok: ['green', '✓'], warning: ['yellow', '!'], wrong: ['red', '✗'] } as const;
+
+interface Options {
+  readonly remote?: boolean;
+  readonly dataDir?: string;
+}
+
+async function diagnose(context: Context<Options>): Promise<void> {
+  const { print, options } = context;
+  const connection = connectionToCheck(context);
+  const { runChecks } = await import('../../doctor/doctor.ts');
+  let failed = 0;
+  const checksData = options.remote !== true;
+  const installation = await context.installation(options.dataDir);
+  for await (const finding of runChecks(installation, connection, checksData)) {
+    if (finding.state === 'wrong') failed += 1;
+    if (print.json) {
+      print.value(finding);
+      continue;
+    }
+    const [style, mark] = marks[finding.state];
+    const { check, message, fix, excerpt } = finding;
+    print.raw(`${print.paint(style, mark)} ${check.padEnd(12)} ${escapeUnsafe(message)}\n`);
+    if (excerpt !== undefined) print.raw(`\n${escapeUnsafe(excerpt)}\n\n`);
+    if (fix !== undefined) print.raw(`  ${' '.repeat(12)} → ${escapeUnsafe(fix)}\n`);
+  }
+  if (failed === 0) return;
+  throw new CliError('unhealthy', failed === 1 ? '1 check failed' : `${failed} checks failed`);
+}
