@@ -62,7 +62,7 @@ function checkFields(config: AgentConfig): void {
   }
   for (const [field, value] of Object.entries({ name, description, instructions, model })) {
     if (field !== 'name' && value === undefined) continue;
-    if (typeof value === 'string' && (field !== 'name' || value !== '')) continue;
+    if (typeof value === 'string') continue;
     throw new TypeError(`The agent ${name}: ${field} must be a text`);
   }
 }

@@ -109,10 +109,8 @@ export async function explainCall(
   const toolCallId = call.approval?.toolCallId ?? '';
   const decided = { toolCallId, name: call.tool, arguments: { ...input } };
   const byTool = declaredBy(tool, location);
-  const declared =
-    demand === undefined
-      ? byTool
-      : { ...byTool, needsApproval: byTool.needsApproval === true || demand };
+  const isDemanded = byTool.needsApproval !== undefined && byTool.needsApproval !== false;
+  const declared = demand === undefined || isDemanded ? byTool : { ...byTool, needsApproval: true };
   // Others get their turn after the checks of the request, and after the decision.
   await turnAfter(MAX_STEPS);
   const rules: RuleSet = {
