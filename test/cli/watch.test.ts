@@ -145,6 +145,31 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     60_000,
   );
 
+  test('Ctrl-C withdraws a decision that a killed server has not received, and cancels the run', async () => {
+    const { server, client } = fixture;
+    const { port } = new URL(server.url);
+    open('chat');
+    await until((screen) => screen.includes('you ›'));
+    terminal.line('notify nobody after the crash');
+    await until((screen) => screen.includes('[y]es'));
+    const [run] = (await client.runs.list({ status: 'waiting', limit: 1 }).page()).items;
+    await server.kill();
+    await until((screen) => screen.includes('connection lost'));
+    terminal.line('y');
+    await until((screen) => screen.includes('your decision is sent when the server responds'));
+    terminal.press('C-c');
+    await until((screen) =>
+      [
+        '(your decision on send_note was not sent and is withdrawn)',
+        'the run is canceled when',
+      ].every((text) => screen.includes(text)),
+    );
+    await server.start({ RELAY_PORT: port });
+    await until((screen) => screen.includes('(canceled)'));
+    expect(await client.runs.get(run?.id ?? '')).toMatchObject({ status: 'canceled' });
+    expect(server.notes.filter(({ text }) => text.includes('nobody'))).toEqual([]);
+  }, 60_000);
+
   test('runs tail shows all runs with their ids until it is interrupted', async () => {
     open('runs tail');
     await until((screen) => screen.includes('Following all runs'));

@@ -6,13 +6,14 @@ import { waitsText } from '../output/decision-text.ts';
 import { answerCommand, runError, Transcript } from '../output/transcript.ts';
 import type { Print } from '../output/print.ts';
 import type { StatusLine } from '../output/status-line.ts';
-import { escapeUnsafe } from '../output/escape.ts';
+import { escapeLine, escapeUnsafe } from '../output/escape.ts';
 import { ApprovalPrompt } from './approval-prompt.ts';
 import type { AttachedMessage } from './attachments.ts';
 import { sizeText } from './attachments.ts';
 import type { ApprovalRequest, ChatClient, ChatTurn, Decision, MessageContent } from './client.ts';
 import type { OpenEditor } from './editor.ts';
 import type { SlashCommands } from './slash-commands.ts';
+import { Cancellation } from './cancellation.ts';
 import { TurnView } from './turn-view.ts';
 import { Interrupted, type Terminal } from './terminal.ts';
 import { answerText } from './usage-text.ts';
@@ -57,6 +58,8 @@ export class Conversation {
   readonly #options: ConversationOptions;
   #wasInterrupted = false;
   #transcript: Transcript | undefined;
+  /** Of the current turn. */
+  #view: TurnView | undefined;
   #error: RunResult['error'];
   /** With a single message, an error ends the command, which prints it. */
   #isOnce = false;
@@ -142,6 +145,7 @@ export class Conversation {
     this.#transcript = transcript;
     let interrupts = 0;
     let turn: ChatTurn | undefined;
+    let cancellation: Cancellation | undefined;
     const left = new AbortController();
     // From the start: a server may not even accept the message.
     const deadline =
@@ -153,19 +157,23 @@ export class Conversation {
       this.#wasInterrupted = true;
       if (interrupts > 1) {
         status.clear();
-        process.exit(130);
+        if (cancellation?.isSent === false) writeLine(cancellation.unsentText);
+        process.exit(exitCodes.interrupted);
       }
       this.note('(canceling; press Ctrl-C again to exit now)');
-      turn?.cancel().catch((error: unknown) => this.note(`(could not cancel: ${String(error)})`));
+      this.#view?.withdraw();
+      if (turn !== undefined) cancellation = new Cancellation(turn, (line) => this.note(line));
     };
     terminal.onInterrupt = interrupt;
     status.show('thinking');
     try {
       turn = await begin(left);
-      if (interrupts > 0) await turn.cancel();
+      if (interrupts > 0) cancellation = new Cancellation(turn, (line) => this.note(line));
       return await this.#follow(turn, left, interrupt, transcript);
     } finally {
       clearTimeout(deadline);
+      cancellation?.stop();
+      this.#view = undefined;
       status.clear();
       transcript.endText();
       terminal.onInterrupt = () => {};
@@ -258,7 +266,11 @@ export class Conversation {
           left.abort(new LeftWaiting(request, runId));
         } else await turn.onUndecided(request);
       },
+      unsent: ({ tool }) => {
+        this.note(`(your decision on ${escapeLine(tool)} was not sent and is withdrawn)`);
+      },
     });
+    this.#view = view;
     let done: Done | undefined;
     try {
       for await (const event of turn) {

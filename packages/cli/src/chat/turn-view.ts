@@ -20,6 +20,8 @@ export interface TurnViewOptions {
   readonly interrupt: () => void;
   /** The input has ended without a decision. */
   readonly undecided: (request: ApprovalRequest) => Promise<void>;
+  /** A decision was withdrawn before the server received it. */
+  readonly unsent: (request: ApprovalRequest) => void;
 }
 
 type LoadRequest = (signal: AbortSignal) => Promise<ApprovalRequest | undefined>;
@@ -64,6 +66,11 @@ export class TurnView {
     this.#open.get(id)?.abort(new Dismissed(status));
   }
 
+  /** The run is to be canceled: a decision that the server has not received is no longer sent. */
+  withdraw(): void {
+    for (const dismissal of this.#open.values()) dismissal.abort(new Withdrawn());
+  }
+
   /** Dismisses open prompts and shows the remaining events. */
   async finish(): Promise<void> {
     for (const dismissal of this.#open.values())
@@ -73,7 +80,8 @@ export class TurnView {
   }
 
   async #handle(signal: AbortSignal, load: LoadRequest): Promise<void> {
-    const { prompt, transcript, decide, decision, writeLine, interrupt, undecided } = this.#options;
+    const { prompt, transcript, decide, decision, writeLine, interrupt, undecided, unsent } =
+      this.#options;
     if (signal.aborted) return;
     const request = await unlessAborted(signal, load(signal));
     if (request === undefined || signal.aborted) return;
@@ -85,7 +93,11 @@ export class TurnView {
           await undecided(request);
           return;
         }
-        const rejection = await unlessAborted(signal, decide(request, given, signal));
+        const rejection = await decide(request, given, signal).catch((error: unknown) => {
+          if (!signal.aborted) throw error;
+          // Otherwise it was decided, which may have been by a request that failed.
+          if (signal.reason instanceof Withdrawn) unsent(request);
+        });
         if (rejection === undefined) return;
         writeLine(rejection);
       }
@@ -94,14 +106,15 @@ export class TurnView {
         const text = await decision(request.id).catch(() => undefined);
         writeLine(`  (${text ?? error.message})`);
       } else if (error instanceof Interrupted) interrupt();
-      else throw error;
+      else if (!(error instanceof Withdrawn)) throw error;
     }
   }
 }
 
 class Dismissed extends Error {}
+class Withdrawn extends Error {}
 
-/** Undefined if it fails after the approval was decided, which may have been by a request that failed. */
+/** Undefined if it fails after the approval was decided. */
 async function unlessAborted<Value>(
   signal: AbortSignal,
   value: Promise<Value>,

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import type { RunStreamEvent } from '@relay/sdk';
 import { describe, expect, test } from 'vitest';
 import { settled } from '../support/environment.ts';
@@ -7,6 +8,9 @@ import { Interrupted } from '../../src/chat/terminal.ts';
 
 const requestOf = (id: string) => ({ id, tool: 'send_note' }) as ApprovalRequest;
 const token = (seq: number): RunStreamEvent => ({ type: 'token', text: String(seq), seq });
+
+/** Instead of a rejection: the decision is not sent before the signal is aborted. */
+const unreachable = 'unreachable';
 
 function turnView(rejections: readonly (string | undefined)[] = []) {
   const log: string[] = [];
@@ -29,14 +33,18 @@ function turnView(rejections: readonly (string | undefined)[] = []) {
           });
         }),
     },
-    decide: async ({ id }, decision) => {
+    decide: async ({ id }, decision, signal) => {
       log.push(`decide ${id} ${decision.approved}`);
-      return left.shift();
+      const rejection = left.shift();
+      if (rejection !== unreachable) return rejection;
+      await once(signal, 'abort');
+      throw new Error('not sent');
     },
     decision: async (id) => (id === 'a' ? 'denied by ada just now' : undefined),
     writeLine: (line) => void log.push(`write ${line.trim()}`),
     interrupt: () => void log.push('interrupt'),
     undecided: async ({ id }) => void log.push(`undecided ${id}`),
+    unsent: ({ id }) => void log.push(`unsent ${id}`),
   });
   const enqueue = (id: string) => view.enqueue(id, async () => requestOf(id));
   return { view, enqueue, log, asking };
@@ -115,6 +123,18 @@ describe('TurnView', () => {
     asking[0]?.answer(new Interrupted());
     await view.finish();
     expect(log).toEqual(['ask a', 'interrupt']);
+  });
+
+  test('withdraws a decision that was not sent, and prompts for nothing more', async () => {
+    const { view, enqueue, log, asking } = turnView([unreachable]);
+    enqueue('a');
+    enqueue('b');
+    await settled();
+    asking[0]?.answer({ approved: true });
+    await settled();
+    view.withdraw();
+    await view.finish();
+    expect(log).toEqual(['ask a', 'decide a true', 'unsent a']);
   });
 
   test('reports an undecided approval, and throws errors at the end', async () => {

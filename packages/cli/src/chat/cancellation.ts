@@ -1,0 +1,47 @@
+/** Cancels the run of a turn. While the server cannot be reached, it tries again until the turn ends. */
+import { failureOf } from '../errors.ts';
+import { untilAvailable } from '../until-available.ts';
+import type { ChatTurn } from './client.ts';
+
+export class Cancellation {
+  readonly #turn: Pick<ChatTurn, 'cancel' | 'runId'>;
+  readonly #note: (line: string) => void;
+  readonly #stop = new AbortController();
+  #isSent = false;
+
+  constructor(turn: Pick<ChatTurn, 'cancel' | 'runId'>, note: (line: string) => void) {
+    this.#turn = turn;
+    this.#note = note;
+    void this.#send();
+  }
+
+  /** Whether the server has responded. */
+  get isSent(): boolean {
+    return this.#isSent;
+  }
+
+  /** For a person who leaves before the server has responded. */
+  get unsentText(): string {
+    const { runId } = this.#turn;
+    const later = runId === undefined ? '' : ` Cancel it later with: relay runs cancel ${runId}`;
+    return `The server has not responded: the run is not canceled, and still waits or goes on.${later}`;
+  }
+
+  /** The turn has ended. */
+  stop(): void {
+    this.#stop.abort();
+  }
+
+  async #send(): Promise<void> {
+    const { signal } = this.#stop;
+    const onFailure = () =>
+      this.#note('(no connection; the run is canceled when the server responds)');
+    try {
+      await untilAvailable(() => this.#turn.cancel(), { signal, onFailure });
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#note(`(could not cancel: ${failureOf(error).error})`);
+    }
+    this.#isSent = true;
+  }
+}
