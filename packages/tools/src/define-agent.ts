@@ -8,6 +8,7 @@ import {
   type ReasoningEffort,
   reasoningEfforts,
 } from '@relay/protocol';
+import { didYouMean } from '@relay/protocol/display';
 import { z } from 'zod';
 import { defineTool, type ToolDefinition } from './define-tool.ts';
 
@@ -35,7 +36,7 @@ export interface AgentConfig {
   readonly memory?: MemoryUse;
 }
 
-const known = new Set([
+const known = [
   'name',
   'description',
   'instructions',
@@ -47,7 +48,7 @@ const known = new Set([
   'outputSchema',
   'reasoning',
   'memory',
-]);
+];
 
 /** Defines an agent that can be started, spawned or handed off to by its name. */
 export function defineAgent(config: AgentConfig): AgentConfig {
@@ -58,7 +59,9 @@ export function defineAgent(config: AgentConfig): AgentConfig {
 function checkFields(config: AgentConfig): void {
   const { name, description, instructions, model } = config;
   for (const field of Object.keys(config)) {
-    if (!known.has(field)) throw new TypeError(`The agent ${name} has an unknown field ${field}`);
+    if (known.includes(field)) continue;
+    const hint = didYouMean(field, known);
+    throw new TypeError(`The agent ${name} has an unknown field ${field}${hint}`);
   }
   for (const [field, value] of Object.entries({ name, description, instructions, model })) {
     if (field !== 'name' && value === undefined) continue;

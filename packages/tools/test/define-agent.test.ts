@@ -29,7 +29,7 @@ describe('an agent', () => {
   it('is checked also without defineAgent', () => {
     const plain = { name: 'writer', instruction: 'Write' };
     expect(() => assembleAgents([plain])).toThrow(
-      'The agent writer has an unknown field instruction',
+      'The agent writer has an unknown field instruction; did you mean instructions?',
     );
     const wrong = { name: 'writer', instructions: 5 } as unknown as AgentConfig;
     expect(() => assembleAgents([wrong])).toThrow('The agent writer: instructions must be a text');

@@ -19,7 +19,7 @@ export {
   type MisleadingCharacter,
   splitMisleading,
 } from './characters.ts';
-export { nearestTo } from './nearest.ts';
+export { didYouMean, nearestTo } from './nearest.ts';
 
 export interface DisplayedRequest {
   readonly kind?: ApprovalKind;

@@ -12,6 +12,22 @@ export function nearestTo(
   return best !== undefined && best.distance <= most ? best.each : undefined;
 }
 
+/** The known name that is most likely meant: the same words in another order, or a few other letters. */
+export function meantBy(name: string, known: readonly string[]): string | undefined {
+  const most = Math.min(3, Math.floor(name.length / 2));
+  return known.find((each) => wordsOf(each) === wordsOf(name)) ?? nearestTo(name, known, most);
+}
+
+/** The end of an error message about an unknown name; empty if no known name is near. */
+export function didYouMean(name: string, known: readonly string[]): string {
+  const meant = meantBy(name, known);
+  return meant === undefined ? '' : `; did you mean ${meant}?`;
+}
+
+function wordsOf(name: string): string {
+  return name.split(/[_-]/).toSorted().join('_');
+}
+
 /** Damerau-Levenshtein distance (optimal string alignment). */
 function distanceOf(a: string, b: string): number {
   const rows: number[][] = [Array.from({ length: b.length + 1 }, (_, column) => column)];

@@ -2,7 +2,7 @@
  * The schema and the output of a tool, read in the same way in the library, the server and a client:
  * one tool definition works in all three.
  */
-import { nearestTo } from '../display/nearest.ts';
+import { didYouMean } from '../display/nearest.ts';
 import type { FieldIssue } from '../errors.ts';
 import type { AttachmentPart } from '../schemas/messages.ts';
 import { childPath, isObject, type JsonSchema } from './schema.ts';
@@ -114,8 +114,7 @@ export function checkToolFields(
   const known = [...definitionFields, ...more];
   const unknown = Object.keys(definition).find((field) => !known.includes(field));
   if (unknown === undefined) return;
-  const meant = nearestTo(unknown, known, 3);
-  const hint = meant === undefined ? '' : `; did you mean ${meant}?`;
+  const hint = didYouMean(unknown, known);
   throw new TypeError(`The tool ${definition.name}: Unknown field ${unknown}${hint}`);
 }
 

@@ -1,5 +1,6 @@
 /** Plain-English validation messages. Pass `issueMessage` to `safeParse`, and its issues to `fieldIssues`. */
 import type { z } from 'zod';
+import { meantBy } from '../display/nearest.ts';
 import type { FieldIssue } from '../errors.ts';
 
 type RawIssue = z.core.$ZodRawIssue;
@@ -58,7 +59,7 @@ export function issueMessage(issue: RawIssue): string {
     case 'not_multiple_of':
       return `Must be a multiple of ${issue.divisor}`;
     case 'unrecognized_keys':
-      return 'Unknown field';
+      return `Unknown field${hintFor(issue)}`;
     case 'invalid_value':
       return `Must be ${alternatives(issue.values)}`;
     case 'invalid_union':
@@ -70,6 +71,14 @@ export function issueMessage(issue: RawIssue): string {
     default:
       return 'Invalid value';
   }
+}
+
+/** In parentheses, as messages are joined with ";". An issue has one message for all of its keys. */
+function hintFor({ keys, inst }: RawIssue & { code: 'unrecognized_keys' }): string {
+  const [key = '', ...others] = keys as readonly string[];
+  const { shape = {} } = (inst as { shape?: object } | undefined) ?? {};
+  const meant = others.length === 0 ? meantBy(key, Object.keys(shape)) : undefined;
+  return meant === undefined ? '' : ` (did you mean ${meant}?)`;
 }
 
 function unionMessage(issue: RawIssue & { code: 'invalid_union' }): string {

@@ -40,6 +40,11 @@ describe('field issues', () => {
     [z.enum(['a', 'b', 'c']), 'x', ': Must be a, b or c'],
     [z.literal(true), false, ': Must be true'],
     [z.strictObject({}), { a: 1 }, 'a: Unknown field'],
+    [
+      z.strictObject({ readOnly: z.any().optional() }),
+      { readonly: 1 },
+      'readonly: Unknown field (did you mean readOnly?)',
+    ],
     [kind, { kind: 'c' }, 'kind: Must be a or b'],
     [kind, {}, 'kind: Must be a or b'],
     [

@@ -6,6 +6,7 @@ import {
   type ModelRegistry,
   type ToolRegistry,
 } from '@relay/core';
+import { didYouMean } from '@relay/protocol/display';
 import { createDemoModel, createModelRegistry, withPrices } from '@relay/models';
 import {
   agentTool,
@@ -97,7 +98,11 @@ function checkReferences({ models, tools, agents }: Definitions, file: RelayConf
       // Only some tenants may have these; that is checked when a run starts.
       const mayExist = workspaceToolNames.includes(tool) || mayOffer(file.mcpServers ?? {}, tool);
       if (tools.find(tool) === undefined && !mayExist) {
-        throw new TypeError(`the agent ${name} uses the tool ${tool}, which does not exist`);
+        const hint = didYouMean(tool, [
+          ...tools.list().map((each) => each.name),
+          ...workspaceToolNames,
+        ]);
+        throw new TypeError(`the agent ${name} uses the tool ${tool}, which does not exist${hint}`);
       }
     }
   }

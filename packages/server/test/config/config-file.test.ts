@@ -56,7 +56,18 @@ describe('relay.config', () => {
   });
 
   it.each([
-    ['export default { limit: {} };', /relay\.config\.ts: limit: Unknown field$/],
+    [
+      'export default { limit: {} };',
+      /relay\.config\.ts: limit: Unknown field \(did you mean limits\?\)$/,
+    ],
+    [
+      'export default { mcpServer: {} };',
+      /relay\.config\.ts: mcpServer: Unknown field \(did you mean mcpServers\?\)$/,
+    ],
+    [
+      'export default { mcpServers: { shop: { command: "x", readonly: true } } };',
+      /mcpServers\.shop\.readonly: Unknown field \(did you mean readOnly\?\)$/,
+    ],
     ['export default { limits: { depth: -1 } };', /limits\.depth: /],
     ['export default { prices: { demo: { inputPerMillion: "1" } } };', /prices\.demo\./],
     ['export default { agents: [{}] };', /agents\[0\]\.name: /],
@@ -148,6 +159,16 @@ describe('assembleDefinitions', () => {
       'a handoff to an unknown agent',
       { agents: [{ name: 'a', handoffs: ['b'] }] },
       'relay.config: The agent a hands off to b, which does not exist',
+    ],
+    [
+      'a handoff to an agent with a misspelt name',
+      { agents: [{ name: 'a', handoffs: ['biling'] }, { name: 'billing' }] },
+      'relay.config: The agent a hands off to biling, which does not exist; did you mean billing?',
+    ],
+    [
+      'a tool whose words are in another order',
+      { agents: [{ name: 'a', tools: ['note_send'] }] },
+      'relay.config: the agent a uses the tool note_send, which does not exist; did you mean send_note?',
     ],
     [
       'a tool that does not exist',

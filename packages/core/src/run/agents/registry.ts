@@ -1,4 +1,5 @@
 import { RelayError } from '@relay/protocol';
+import { didYouMean } from '@relay/protocol/display';
 import type { AgentDefinition, AgentRegistry } from '../../ports/index.ts';
 
 const form = /^[\p{L}\p{N}][\p{L}\p{N} ._-]{0,63}$/u;
@@ -18,8 +19,11 @@ export function createAgentRegistry(agents: readonly AgentDefinition[]): AgentRe
   }
   for (const { name, handoffs = [] } of agents) {
     for (const to of handoffs) {
-      if (!byName.has(to))
-        throw new TypeError(`The agent ${name} hands off to ${to}, which does not exist`);
+      if (!byName.has(to)) {
+        const others = [...byName.keys()].filter((each) => each !== name);
+        const hint = didYouMean(to, others);
+        throw new TypeError(`The agent ${name} hands off to ${to}, which does not exist${hint}`);
+      }
       if (to === name) throw new TypeError(`The agent ${name} hands off to itself`);
     }
   }
