@@ -61,6 +61,26 @@ test('approvals approve accepts other arguments, and creates grants with --alway
   expect((await run('grants', 'revoke', String(grant?.['id']))).code).toBe(0);
 });
 
+test('approvals approve --always says that a rule still demands an approval of each call', async () => {
+  const asking = await fixture.client.runs.create({
+    model: 'demo',
+    input: 'notify each time',
+    tools: [{ name: 'send_note', kind: 'builtin' }],
+    permissions: { ask: [{ tool: 'send_note' }] },
+  });
+  let approvalId = '';
+  for await (const event of asking) {
+    if (event.type !== 'approval_requested') continue;
+    approvalId = event.id;
+    break;
+  }
+  const { err } = await run('approvals', 'approve', approvalId, '--always');
+  expect(err).toContain('--always stores a grant, but calls like this one still need an approval.');
+  const [grant] = values(await run('grants', 'list', '--json'));
+  expect(grant).toMatchObject({ tool: 'send_note' });
+  expect((await run('grants', 'revoke', String(grant?.['id']))).code).toBe(0);
+});
+
 test('invalid options are rejected before anything is sent', async () => {
   const { approvalId } = await waitingNote(fixture, 'untouched');
   expect(await run('approvals', 'approve', approvalId, '--scope', 'tenant')).toMatchObject({

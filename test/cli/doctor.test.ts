@@ -110,6 +110,10 @@ test('a healthy setup has no failed check', async () => {
     message: expect.stringContaining('read, runs, worker, approve, admin'),
   });
   expect(of('providers')).toMatchObject({ state: 'warning' });
+  // The server has another port: these are the settings of the next one.
+  expect(of('settings')?.message).toBe(
+    'Valid; a server started here listens on 127.0.0.1, port 4000',
+  );
   const text = await relay(['doctor'], {
     env: { ...registered, RELAY_URL: server.url, RELAY_DATA_DIR: server.dataDir },
   });

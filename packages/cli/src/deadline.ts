@@ -12,7 +12,7 @@ export function timeoutOption(whatGoesOn = 'the run'): Option {
 const longestTimerMs = 2 ** 31 - 1;
 
 function timerSeconds(text: string): number {
-  const seconds = duration(text);
+  const seconds = duration(text, '90s or 5m');
   if (seconds * 1_000 <= longestTimerMs) return seconds;
   throw new InvalidArgumentError('Must be at most 24d; without this option there is no limit.');
 }

@@ -57,10 +57,10 @@ export function pastTime(text: string): string {
 }
 
 /** A duration such as `90d`, in seconds. */
-export function duration(text: string): number {
+export function duration(text: string, examples = '12h, 30d or 8w'): number {
   const length = seconds(text);
   if (length === undefined) {
-    throw new InvalidArgumentError('Must be a duration such as 12h, 30d or 8w.');
+    throw new InvalidArgumentError(`Must be a duration such as ${examples}.`);
   }
   return length;
 }

@@ -21,6 +21,7 @@ describe('a time option', () => {
 test('a timeout is as long as a timer can be, at most', () => {
   const parse = (text: string) => timeoutOption().parseArg?.(text, undefined);
   expect(parse('24d')).toBe(2_073_600);
+  expect(() => parse('banana')).toThrow('Must be a duration such as 90s or 5m.');
   for (const text of ['25d', '4w', '2147484s']) {
     expect(() => parse(text)).toThrow('Must be at most 24d');
   }

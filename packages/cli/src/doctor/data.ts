@@ -17,7 +17,9 @@ export async function* checkData({ env, cwd }: CliEnvironment): AsyncGenerator<F
     yield wrong('settings', message, 'correct the variable; the server does not start with it');
     return;
   }
-  yield ok('settings', `Valid; the server listens on ${inspection.host}, port ${inspection.port}`);
+  // A server that runs may have been started with others.
+  const address = `${inspection.host}, port ${inspection.port}`;
+  yield ok('settings', `Valid; a server started here listens on ${address}`);
   for (const message of inspection.unknownSettings) {
     yield warning('settings', message, 'correct its name, or unset it');
   }

@@ -17,7 +17,7 @@ export function deniedByText(rule: Rule): string {
   return `denied by ${rulePlace(rule)}`;
 }
 
-/** Why "always" has no effect. */
+/** Why "always" does not allow the next call. */
 export function whyEachTime({ list, reason }: NonNullable<Approval['rule']>): string {
   if (list !== 'needsApproval') return 'A rule demands an approval of each such call';
   return reason === undefined

@@ -204,7 +204,8 @@ async function approveApproval(
   const decided = await unlessDecided(context, seen.id, decision);
   printDecision(context, decided);
   if (always === true && decided.rule !== undefined) {
-    context.print.note(`${whyEachTime(decided.rule)}. --always has no effect.`);
+    const effect = '--always stores a grant, but calls like this one still need an approval';
+    context.print.note(`${whyEachTime(decided.rule)}. ${effect}.`);
   }
 }
 

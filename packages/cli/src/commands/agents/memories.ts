@@ -28,7 +28,7 @@ export function registerMemories(program: CliCommand): void {
     .command('add <text...>')
     .description('add a memory')
     .option('--namespace <name>', 'namespace of the memory', 'default')
-    .option('--ttl <time>', 'time to live: 12h, 30d', duration)
+    .option('--ttl <time>', 'time to live: 12h, 30d', (text) => duration(text))
     .examples(['relay memories add "Releases go out on Tuesdays" --ttl 90d'])
     .handle(addMemory);
   memories
