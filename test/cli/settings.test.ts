@@ -33,7 +33,8 @@ test('keys are created, listed without their secrets, and revoked', async () => 
   expect((await run('keys', 'revoke', key?.id ?? '')).code).toBe(0);
   const revoked = await runIn({ env: { RELAY_API_KEY: apiKey } }, 'runs', 'list');
   expect(revoked).toMatchObject({ code: 4, out: '' });
-  expect(revoked.err).toContain('[unauthorized]');
+  expect(revoked.err).toContain('rejects the key from $RELAY_API_KEY [unauthorized]');
+  expect(revoked.err).toContain('unset it to use the key of "relay login"');
   expect((await run('keys', 'list')).out).toMatch(/revoked +operator +read runs.*ci/);
 });
 

@@ -1,8 +1,9 @@
 /** The base of all commands: help with examples, and a context for their handlers. */
 import type { Listing, RelayClient } from '@relay/sdk';
 import { Command } from 'commander';
-import { type Connection, clientFor, connectionOf } from './connection.ts';
+import { type Connection, clientFor, connectionOf, rejectedKey } from './connection.ts';
 import type { CliEnvironment } from './environment.ts';
+import { CliError, exitCodes, isApiError } from './errors.ts';
 import type { IdKind } from './ids.ts';
 import { installationOf } from './local-server.ts';
 import { Print } from './output/print.ts';
@@ -101,9 +102,25 @@ export class CliCommand extends Command {
     return this.action(async () => {
       const options = this.optsWithGlobals<Options & SharedOptions>();
       const context = new Context(this.#environment, options);
-      await handler(context, this.args);
+      try {
+        await handler(context, this.args);
+      } catch (error) {
+        throw withKeyNamed(error, context);
+      }
     });
   }
+}
+
+/** The server does not know where a key that it rejects comes from. */
+function withKeyNamed(error: unknown, context: Context): unknown {
+  if (!isApiError(error) || error.code !== 'unauthorized') return error;
+  const { connection } = context;
+  const rejected = rejectedKey(connection);
+  if (rejected === undefined) return error;
+  return new CliError(error.code, `The server at ${connection.url} rejects ${rejected.key}`, {
+    exit: exitCodes.notAllowed,
+    hint: rejected.hint,
+  });
 }
 
 const maxLineLength = 80;

@@ -9,7 +9,16 @@ import type { RelayClient } from '@relay/sdk';
 import { type CliEnvironment, setting } from './environment.ts';
 import { usageError } from './errors.ts';
 import { keyFiles, localKey, localUrl, withAddress } from './local-server.ts';
-import { defaultProfile, keyOf, type Profile, profileNamed, readProfiles } from './profiles.ts';
+import {
+  defaultProfile,
+  fromProfile,
+  keyOf,
+  type Profile,
+  profileNamed,
+  readProfiles,
+} from './profiles.ts';
+
+const keyVariable = 'RELAY_API_KEY';
 
 export interface Target {
   readonly url?: string | undefined;
@@ -57,6 +66,26 @@ function implicitProfile(environment: CliEnvironment): [string, Profile] | undef
   const names = ['RELAY_URL', 'RELAY_API_KEY', 'RELAY_PORT', 'RELAY_DATA_DIR'];
   if (names.some((name) => setting(environment, name) !== undefined)) return undefined;
   return defaultProfile(readProfiles(environment));
+}
+
+/** What to say if the server rejects the key: where it comes from, and how to replace it there. */
+export function rejectedKey({ url, apiKey, keyFrom, profile }: Connection) {
+  if (apiKey === undefined) return undefined;
+  if (keyFrom === keyVariable) {
+    return {
+      key: `the key from $${keyVariable}`,
+      hint: `set ${keyVariable} to a valid key, or unset it to use the key of "relay login"`,
+    };
+  }
+  const why = 'it is mistyped, expired, revoked, or for another server';
+  if (keyFrom === fromProfile) {
+    return {
+      key: `the key of the profile ${profile}`,
+      hint: `${why}; sign in again with "relay login ${url} --name ${profile}"`,
+    };
+  }
+  const replace = profile === undefined ? '"relay login" makes another' : 'replace it in the file';
+  return { key: `the key from ${keyFrom}`, hint: `${why}; ${replace}` };
 }
 
 export async function clientFor(connection: Connection): Promise<RelayClient> {
@@ -119,8 +148,8 @@ type Key = Pick<Connection, 'apiKey' | 'keyFrom' | 'firstKeyIn'>;
 function keyFor(environment: CliEnvironment, url: string, profile: Profile | undefined): Key {
   const stored = profile === undefined ? undefined : keyOf(environment, profile);
   if (stored !== undefined) return stored;
-  const apiKey = setting(environment, 'RELAY_API_KEY');
-  if (apiKey !== undefined) return { apiKey, keyFrom: 'RELAY_API_KEY' };
+  const apiKey = setting(environment, keyVariable);
+  if (apiKey !== undefined) return { apiKey, keyFrom: keyVariable };
   const local = localKey(environment, url);
   if (local === undefined) return { apiKey: undefined, keyFrom: undefined };
   return {

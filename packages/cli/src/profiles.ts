@@ -90,8 +90,11 @@ export function deleteProfile(environment: CliEnvironment, name: string): void {
   writeProfiles(environment, others);
 }
 
+/** Where a key comes from that is in the profile itself. */
+export const fromProfile = 'the profile';
+
 export function keyOf(environment: CliEnvironment, { apiKey, keyFile }: Profile) {
-  if (apiKey !== undefined) return { apiKey, keyFrom: 'the profile' };
+  if (apiKey !== undefined) return { apiKey, keyFrom: fromProfile };
   if (keyFile === undefined) return undefined;
   const path = resolve(environment.cwd, keyFile.replace(/^~(?=\/)/, homedir()));
   const text = readPrivate(path);

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { registerServer } from '@relay/server/registration';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { clientFor, connectionOf } from '../src/connection.ts';
+import { clientFor, connectionOf, rejectedKey } from '../src/connection.ts';
 import { installationOf } from '../src/local-server.ts';
 import { fakeEnvironment } from './support/environment.ts';
 
@@ -153,4 +153,15 @@ describe('the settings of an installation', () => {
     expect(await settings(folder())).toMatchObject(found);
     expect(await settings(folder(), {}, dataDir)).toMatchObject(found);
   });
+});
+
+it('a key that the server rejects is named by its source, with the command that replaces it', () => {
+  const rejected = (more: Partial<Parameters<typeof rejectedKey>[0]>) =>
+    rejectedKey({ url: 'https://relay.test', apiKey: 'k', keyFrom: 'RELAY_API_KEY', ...more });
+  expect(rejected({})?.hint).toContain('unset it');
+  const profile = rejected({ keyFrom: 'the profile', profile: 'prod' });
+  expect(profile?.key).toBe('the key of the profile prod');
+  expect(profile?.hint).toContain('relay login https://relay.test --name prod');
+  expect(rejected({ keyFrom: '/data/cli-key' })?.key).toBe('the key from /data/cli-key');
+  expect(rejected({ apiKey: undefined })).toBeUndefined();
 });

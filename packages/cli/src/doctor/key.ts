@@ -2,7 +2,7 @@
 import { createClient, RelayApiError, type RelayClient, type ToolList } from '@relay/sdk';
 import { keyScopes } from '../commands/server/keys.ts';
 import { mcpServerText } from '../commands/agents/tools.ts';
-import type { Connection } from '../connection.ts';
+import { type Connection, rejectedKey } from '../connection.ts';
 import type { CliError } from '../errors.ts';
 import { isLocal } from '../local-server.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
@@ -32,12 +32,9 @@ export async function* checkKey(connection: CheckedConnection): AsyncGenerator<F
     throw error;
   });
   if (key instanceof RelayApiError) {
-    yield key.code === 'unauthorized'
-      ? wrong(
-          'key',
-          `The server rejects the key from ${keyFrom}`,
-          'it is mistyped, expired, revoked, or for another server; create one on its machine with "relay login" or "relay bootstrap"',
-        )
+    const rejected = key.code === 'unauthorized' ? rejectedKey(connection) : undefined;
+    yield rejected !== undefined
+      ? wrong('key', `The server rejects ${rejected.key}`, rejected.hint)
       : wrong('key', `The key cannot be checked: ${key.message}`, 'see the server log');
     return;
   }
