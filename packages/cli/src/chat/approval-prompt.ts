@@ -44,15 +44,26 @@ export class ApprovalPrompt {
     this.#options = options;
   }
 
-  /** `undefined`: the input has ended without a decision. */
-  async ask(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
+  /**
+   * `undefined`: the input has ended without a decision. Editing starts from the arguments of the `rejected`
+   * decision, if the server has rejected one.
+   */
+  async ask(
+    request: ApprovalRequest,
+    signal: AbortSignal,
+    rejected?: Decision,
+  ): Promise<Decision | undefined> {
     showRequest(request, this.#options);
     if (request.kind === 'question') return this.#question(request, signal);
     if (request.kind === 'outcome') return this.#outcome(signal);
-    return this.#permission(request, signal);
+    return this.#permission(request, signal, rejected?.input);
   }
 
-  async #permission(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
+  async #permission(
+    request: ApprovalRequest,
+    signal: AbortSignal,
+    draft: unknown = request.params,
+  ): Promise<Decision | undefined> {
     const { canEdit, rule } = request;
     // While such a rule stands, "always" would have no effect.
     const canAllowAlways = rule === undefined;
@@ -69,7 +80,7 @@ export class ApprovalPrompt {
         const denial = await backOnInterrupt(this.#denial(signal));
         if (denial !== undefined) return denial;
       } else if (isEdit) {
-        const input = await backOnInterrupt(this.#edited(request.params, signal));
+        const input = await backOnInterrupt(this.#edited(draft, signal));
         if (input !== undefined) return { approved: true, input };
       } else this.#rejectChoice(choice, prompt);
     }

@@ -238,10 +238,10 @@ export class Conversation {
         },
       },
       prompt: {
-        ask: async (request, signal) => {
+        ask: async (request, signal, rejected) => {
           const askedAt = performance.now();
           try {
-            return await this.#decision(request, signal);
+            return await this.#decision(request, signal, rejected);
           } finally {
             askedMs += performance.now() - askedAt;
           }
@@ -310,11 +310,15 @@ export class Conversation {
     else status.show(activity);
   }
 
-  async #decision(request: ApprovalRequest, signal: AbortSignal): Promise<Decision | undefined> {
+  async #decision(
+    request: ApprovalRequest,
+    signal: AbortSignal,
+    rejected: Decision | undefined,
+  ): Promise<Decision | undefined> {
     const { terminal, print, writeLine, openEditor, approvals } = this.#options;
     if (approvals === 'ask') {
       const prompt = new ApprovalPrompt({ terminal, paint: print.paint, writeLine, openEditor });
-      return prompt.ask(request, signal);
+      return prompt.ask(request, signal, rejected);
     }
     // Whether a call has taken effect is not for a script to say.
     if (approvals === 'wait' || request.kind === 'outcome') return undefined;

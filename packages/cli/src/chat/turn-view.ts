@@ -5,7 +5,7 @@
 import type { RunStreamEvent } from '@relay/sdk';
 import type { Transcript } from '../output/transcript.ts';
 import type { ApprovalPrompt } from './approval-prompt.ts';
-import type { ApprovalRequest, ChatTurn } from './client.ts';
+import type { ApprovalRequest, ChatTurn, Decision } from './client.ts';
 import { Interrupted } from './terminal.ts';
 
 export interface TurnViewOptions {
@@ -87,8 +87,8 @@ export class TurnView {
     if (request === undefined || signal.aborted) return;
     transcript.endText();
     try {
-      for (;;) {
-        const given = await prompt.ask(request, signal);
+      for (let rejected: Decision | undefined; ;) {
+        const given = await prompt.ask(request, signal, rejected);
         if (given === undefined) {
           await undecided(request);
           return;
@@ -100,6 +100,7 @@ export class TurnView {
         });
         if (rejection === undefined) return;
         writeLine(rejection);
+        rejected = given;
       }
     } catch (error) {
       if (error instanceof Dismissed) {

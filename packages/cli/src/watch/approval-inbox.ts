@@ -4,7 +4,7 @@
  */
 import type { Approval, ApprovalsQuery, RelayClient } from '@relay/sdk';
 import { ApprovalPrompt } from '../chat/approval-prompt.ts';
-import { requestFromApproval } from '../chat/client.ts';
+import { type Decision, requestFromApproval } from '../chat/client.ts';
 import { decideApproval, unsentNote } from '../chat/decide.ts';
 import { Interrupted, Terminal } from '../chat/terminal.ts';
 import { take, type Context } from '../command.ts';
@@ -168,9 +168,9 @@ export class ApprovalInbox {
     const close = new AbortController();
     this.#open = { id, close };
     try {
-      for (;;) {
+      for (let rejected: Decision | undefined; ;) {
         const request = requestFromApproval(approval);
-        const decision = await this.#prompt.ask(request, close.signal);
+        const decision = await this.#prompt.ask(request, close.signal, rejected);
         if (decision === undefined) return false;
         const result = await untilAvailable(() => decideApproval(this.#client, request, decision), {
           signal: this.#stop.signal,
@@ -178,6 +178,7 @@ export class ApprovalInbox {
         });
         if ('problem' in result) {
           this.#line(result.problem);
+          rejected = decision;
           continue;
         }
         if (result.note !== undefined) this.#note(result.note);

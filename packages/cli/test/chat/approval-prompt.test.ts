@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ApprovalPrompt } from '../../src/chat/approval-prompt.ts';
-import { type ApprovalRequest, requestFromEvent } from '../../src/chat/client.ts';
+import { type ApprovalRequest, type Decision, requestFromEvent } from '../../src/chat/client.ts';
 import type { OpenEditor } from '../../src/chat/editor.ts';
 import { Interrupted, type PromptOptions, type Terminal } from '../../src/chat/terminal.ts';
 
@@ -27,7 +27,8 @@ function userWith(openEditor: OpenEditor | undefined, ...lines: readonly (string
     writeLine: (line) => void written.push(line),
     openEditor,
   });
-  const ask = (request: ApprovalRequest) => prompt.ask(request, new AbortController().signal);
+  const ask = (request: ApprovalRequest, rejected?: Decision) =>
+    prompt.ask(request, new AbortController().signal, rejected);
   return { ask, prompts, written };
 }
 
@@ -80,6 +81,20 @@ describe('permission prompt', () => {
     expect(written.at(-1)).toContain('Invalid JSON');
     // An empty line returns to the choices.
     expect(await user('e', '', 'o').ask(permission)).toEqual({ approved: true });
+  });
+
+  test('is edited again from the arguments that the server has rejected', async () => {
+    const rejected = { approved: true, input: { to: 7 } };
+    const onLine = user('e', '{"to":"7"}');
+    expect(await onLine.ask(permission, rejected)).toEqual({ approved: true, input: { to: '7' } });
+    expect(onLine.prompts.at(-1)?.prefill).toBe('{"to":7}');
+    const inEditor = userWith(async (text) => text.replace('7', '"7"'), 'e');
+    expect(await inEditor.ask(permission, rejected)).toEqual({
+      approved: true,
+      input: { to: '7' },
+    });
+    // Without an edit, the arguments of the call count.
+    expect(await user('y').ask(permission, rejected)).toEqual({ approved: true });
   });
 
   test('returns to the choice on Ctrl-C at the arguments or the reason', async () => {

@@ -22,9 +22,9 @@ function turnView(rejections: readonly (string | undefined)[] = []) {
       show: (event) => void log.push(`show ${event.seq}`),
     },
     prompt: {
-      ask: ({ id }, signal) =>
+      ask: ({ id }, signal, rejected) =>
         new Promise((resolve, reject) => {
-          log.push(`ask ${id}`);
+          log.push(`ask ${id}${rejected === undefined ? '' : ' again'}`);
           signal.addEventListener('abort', () => reject(signal.reason as Error));
           asking.push({
             id,
@@ -111,7 +111,7 @@ describe('TurnView', () => {
       'ask a',
       'decide a true',
       'write to: must be text',
-      'ask a',
+      'ask a again',
       'decide a true',
     ]);
   });
