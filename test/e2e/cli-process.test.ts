@@ -185,6 +185,19 @@ test('--headless exits with 8 while the approval waits, and --deny lets the run 
   ]);
 });
 
+test('a message to a conversation that waits for an approval is not sent, and the command says so', async () => {
+  relay('chat', '--headless', 'notify first');
+  const next = relay('chat', '--continue', '--headless', 'say 2');
+  expect(next.status).toBe(8);
+  expect(next.stderr).toContain('send_note waits for approval; your message was not sent');
+  // In a pipe the line answers the approval, and its end leaves the run waiting.
+  const piped = begin(['chat']);
+  piped.child.stdin.end('notify second\nsay 2\n');
+  expect(await piped.ended).toBe(8);
+  expect(piped.output).toContain('Invalid choice "say 2", which is not sent: type y, n, a or e.');
+  expect(piped.output).toContain('send_note waits for approval [approval_pending]');
+});
+
 test('--timeout stops waiting with 124, and the run goes on', () => {
   const chat = relay('chat', '--timeout', '1s', 'slow 600000');
   expect(chat.status).toBe(124);

@@ -240,8 +240,11 @@ export class ApprovalPrompt {
   #rejectChoice(choice: string, prompt: string): void {
     if (choice === '') return;
     const keys = [...prompt.matchAll(/\[(\w)\]/g)].map(([, key]) => key);
-    const text = `  Invalid choice: type ${keys.slice(0, -1).join(', ')} or ${keys.at(-1)}.`;
-    this.#options.writeLine(text);
+    const valid = `type ${keys.slice(0, -1).join(', ')} or ${keys.at(-1)}.`;
+    const { terminal, writeLine } = this.#options;
+    // In a pipe, the line may have been meant as a message, and is not on the screen.
+    const line = terminal.isInteractive ? '' : ` "${escapeLine(choice)}", which is not sent`;
+    writeLine(`  Invalid choice${line}: ${valid}`);
   }
 
   #line(prompt: string, signal: AbortSignal, prefill = ''): Promise<string | undefined> {

@@ -30,6 +30,8 @@ export interface ConversationOptions {
   readonly attach: (message: string, pasted: readonly string[]) => AttachedMessage;
   /** What to do with approvals; `wait` leaves them to others and ends the command. */
   readonly approvals: 'ask' | 'wait' | 'deny';
+  /** Whether to wait for another approver when the input has ended; else the run is left waiting. */
+  readonly waitsForOthers: boolean;
   /** How long to wait for an answer, in seconds. */
   readonly timeout: number | undefined;
 }
@@ -261,7 +263,8 @@ export class Conversation {
       interrupt,
       undecided: async (request) => {
         const { runId } = turn;
-        const isForLater = terminal.isInteractive && runId !== undefined;
+        const { waitsForOthers } = this.#options;
+        const isForLater = (terminal.isInteractive || !waitsForOthers) && runId !== undefined;
         if (isForLater || this.#options.approvals !== 'ask') {
           left.abort(new LeftWaiting(request, runId));
         } else await turn.onUndecided(request);

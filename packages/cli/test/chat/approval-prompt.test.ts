@@ -14,6 +14,7 @@ function userWith(openEditor: OpenEditor | undefined, ...lines: readonly (string
   const written: string[] = [];
   const left = [...lines];
   const terminal = {
+    isInteractive: true,
     ask: async (options: PromptOptions) => {
       prompts.push(options);
       const line = left.shift();

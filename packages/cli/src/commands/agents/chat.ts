@@ -91,6 +91,7 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
       writeLine,
       attach,
       approvals: approvalsFor(options),
+      waitsForOthers: words.length > 0,
       timeout: options.timeout,
     });
     note = (line) => conversation.note(line);
@@ -116,7 +117,13 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
       writeLine(print.paint('dim', `${escapeLine(name)} at ${connection.url}. ${keysHelp}`));
       if (connection.apiKey === undefined) writeLine(print.paint('dim', keylessNote));
     }
-    if (!(await follow(earlier ?? []))) return;
+    const isFollowed = await follow(earlier ?? []).catch((error: unknown) => {
+      throw isLeftWaiting(error) ? unsentError(error, words.length > 0) : error;
+    });
+    if (!isFollowed) {
+      if (words.length > 0) writeLine('Your message was not sent.');
+      return;
+    }
     if (words.length > 0) {
       conversation.showFiles(attached.files);
       await conversation.runOnce(withPiped(attached.content, piped));
@@ -186,6 +193,16 @@ async function conversationToResume(
     exit: exitCodes.notFound,
     hint: 'begin one with "relay chat"',
   });
+}
+
+function isLeftWaiting(error: unknown): error is CliError {
+  return error instanceof CliError && error.exit === exitCodes.waiting;
+}
+
+/** The earlier run of the conversation waits, so that nothing more can be sent. */
+function unsentError({ code, message, exit, hint }: CliError, isSingle: boolean): CliError {
+  const unsent = isSingle ? 'your message was not sent' : 'no message was sent';
+  return new CliError(code, `${message}; ${unsent}`, { exit, hint });
 }
 
 type Content = Parameters<DurableChatClient['send']>[0];
