@@ -45,7 +45,7 @@ export interface ChatTurn extends AsyncIterable<RunStreamEvent> {
   ): Promise<string | undefined>;
   /** There is no user to decide, and the command goes on. */
   onUndecided(request: ApprovalRequest): Promise<void>;
-  /** Who decided an approval, what and when; undefined if nobody else can. */
+  /** Who decided an approval, what and when; undefined if only this chat can decide it. */
   decision(id: string): Promise<string | undefined>;
   cancel(): Promise<void>;
   /** Of the run, after its end; undefined if its price is not known. */
