@@ -1,10 +1,10 @@
 /**
- * Packs Relay for use without a registry: `npm run pack -- FOLDER` makes one tarball of `relay-kit` that contains
- * all its dependencies. Works on copies: the manifests of the repository stay as they are.
+ * Packs Relay for use without a registry: `npm run pack -- FOLDER` makes one tarball for each package that a new
+ * project installs, with all its dependencies. Works on copies: the manifests of the repository stay as they are.
  */
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -22,7 +22,10 @@ export function publishedAs(folder: string): string {
 
 interface Manifest {
   readonly version: string;
+  readonly scripts?: object;
   readonly dependencies?: Readonly<Record<string, string>>;
+  readonly devDependencies?: Readonly<Record<string, string>>;
+  readonly optionalDependencies?: Readonly<Record<string, string>>;
 }
 
 function manifestIn(folder: string): Manifest {
@@ -67,25 +70,47 @@ export function unpack(tarball: string, target: string): void {
   run('tar', ['xzf', tarball, '-C', target, '--strip-components=1']);
 }
 
-/** Puts `relay-kit` with all its dependencies into one tarball, and returns its path. */
+/**
+ * Puts everything that a new project installs into tarballs, each with all its dependencies, and returns the path
+ * of that of `relay-kit`.
+ */
 export function bundle(tarballOf: (folder: string) => string, target: string): string {
-  const stage = mkdtempSync(join(tmpdir(), 'relay-bundle-'));
-  try {
-    unpack(tarballOf('cli'), stage);
-    for (const path of dependencyPaths()) {
-      const own = packageFolders.find((folder) => path === `node_modules/${publishedAs(folder)}`);
-      if (own === undefined) copyPackage(join(root, path), join(stage, placeOf(path)));
-      else if (own !== 'cli') unpack(tarballOf(own), join(stage, path));
+  mkdirSync(target, { recursive: true });
+  const { dependencies, devDependencies } = manifestIn(join(root, 'packages/create/template'));
+  for (const name of Object.keys({ ...dependencies, ...devDependencies })) {
+    const stage = mkdtempSync(join(tmpdir(), 'relay-bundle-'));
+    try {
+      stagePackage(name, stage, tarballOf);
+      npm(['pack', '--ignore-scripts', '--pack-destination', target], stage);
+    } finally {
+      rmSync(stage, { recursive: true });
     }
-    const manifest = manifestIn(stage);
-    const bundled = { ...manifest, bundleDependencies: Object.keys(manifest.dependencies ?? {}) };
-    writeFileSync(join(stage, 'package.json'), `${JSON.stringify(bundled, null, 2)}\n`);
-    mkdirSync(target, { recursive: true });
-    npm(['pack', '--ignore-scripts', '--pack-destination', target], stage);
-    return join(target, `relay-kit-${manifest.version}.tgz`);
-  } finally {
-    rmSync(stage, { recursive: true });
   }
+  return join(target, `relay-kit-${manifestIn(root).version}.tgz`);
+}
+
+function stagePackage(name: string, stage: string, tarballOf: (folder: string) => string): void {
+  const path = `node_modules/${name}`;
+  const place = (from: string, to: string) => {
+    const own = packageFolders.find((folder) => from === `node_modules/${publishedAs(folder)}`);
+    if (own === undefined) copyPackage(join(root, from), to);
+    else unpack(tarballOf(own), to);
+  };
+  place(path, stage);
+  // The script of `node` downloads the program that is already inside it.
+  const isComplete = name === 'node';
+  const contents = isComplete ? [] : dependencyPaths(path);
+  for (const each of contents) place(each, join(stage, placeOf(each)));
+  const { scripts: _, optionalDependencies, ...manifest } = manifestIn(stage);
+  const dependencies = Object.entries({ ...manifest.dependencies, ...optionalDependencies }).filter(
+    ([dependency]) => contents.includes(`node_modules/${dependency}`),
+  );
+  const bundled = {
+    ...manifest,
+    dependencies: Object.fromEntries(dependencies),
+    bundleDependencies: dependencies.map(([dependency]) => dependency),
+  };
+  writeFileSync(join(stage, 'package.json'), `${JSON.stringify(bundled, null, 2)}\n`);
 }
 
 /** A package of the repository has some dependencies for itself. */
@@ -94,16 +119,25 @@ function placeOf(path: string): string {
   return nested === undefined ? path : `node_modules/${publishedAs(folder)}/${nested}`;
 }
 
-/** Of everything that `relay-kit` needs at run time, relative to the repository. */
-function dependencyPaths(): string[] {
-  const args = ['ls', '--all', '--omit=dev', '--parseable', '-w', 'relay-kit'];
-  const stdio: ('ignore' | 'pipe')[] = ['ignore', 'pipe', 'ignore'];
-  const output = execFileSync('npm', args, { cwd: root, encoding: 'utf8', stdio });
-  return output
-    .trim()
-    .split('\n')
-    .map((path) => relative(root, path))
-    .filter((path) => path.includes('node_modules/'));
+/** Of everything that an installed package needs at run time, relative to the repository. */
+function dependencyPaths(path: string, found = new Set<string>()): string[] {
+  const folder = realpathSync(join(root, path));
+  const { dependencies, optionalDependencies } = manifestIn(folder);
+  for (const name of Object.keys({ ...dependencies, ...optionalDependencies })) {
+    const installed = installedPath(folder, name);
+    // Optional ones are for other platforms.
+    if (installed === undefined || found.has(installed)) continue;
+    found.add(installed);
+    dependencyPaths(installed, found);
+  }
+  return [...found];
+}
+
+/** Where Node finds a dependency of the package in this folder. */
+function installedPath(folder: string, name: string): string | undefined {
+  const path = join(folder, 'node_modules', name);
+  if (existsSync(path)) return relative(root, path);
+  return folder === resolve(root) ? undefined : installedPath(dirname(folder), name);
 }
 
 /** Without the packages inside it, which have a path of their own. */
@@ -119,7 +153,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   try {
     console.error('Building and packing the packages (about a minute) …');
     const tarballOf = packAll(parts);
-    console.error('Bundling their dependencies …');
+    console.error('Bundling them with their dependencies, Node and TypeScript …');
     const path = bundle(tarballOf, target);
     console.log(path);
     console.log(`Install it with \`npm install ${path}\`, or make a project with`);

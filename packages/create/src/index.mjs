@@ -98,33 +98,27 @@ export async function createProject({ folder, yes, install = true, packages }, i
   const asked = folder ?? (yes || !terminal ? '' : await askForFolder(terminal));
   const target = resolve(cwd, asked || defaultFolder);
   requireEmpty(target);
-  const tarballs = packages === undefined ? undefined : tarballsIn(resolve(cwd, packages));
+  const tarballs = packages === undefined ? undefined : resolve(cwd, packages);
   const manager = packageManager(env);
   if (manager === 'yarn') {
     if (tarballs !== undefined) {
       throw new CreateError('yarn does not install what a tarball contains; use npm or pnpm');
     }
-    // Scripts run with the Node of yarn, whatever the project installs.
-    requireNode('use npm or pnpm');
-  } else if (tarballs !== undefined && !tarballs.has('node')) {
-    requireNode('leave out --packages');
+    requireNodeForYarn();
   }
+  const manifest = manifestFor(target, tarballs);
   mkdirSync(target, { recursive: true });
   cpSync(template, target, { recursive: true });
   // npm leaves out or renames files with these names when it packs the template.
   for (const name of ['gitignore', 'env.example']) {
     renameSync(join(target, `_${name}`), join(target, `.${name}`));
   }
-  const { manifest, missing } = manifestFor(basename(target), tarballs, target);
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
-  writeReadme(join(target, 'README.md'), manager, manifest.scripts);
+  writeReadme(join(target, 'README.md'), manager);
   const shown = relative(cwd, target) || '.';
   print(`Made a project in ${shown}.`);
-  if (missing.length > 0) {
-    print(`Left out, because there is no tarball of it: ${missing.join(', ')}.`);
-  }
   // Node is installed by a script, which pnpm runs only if it is allowed here.
-  if (manager === 'pnpm' && !missing.includes('node')) {
+  if (manager === 'pnpm') {
     writeFileSync(join(target, 'pnpm-workspace.yaml'), 'allowBuilds:\n  node: true\n');
   }
   // TypeScript finds packages only in node_modules.
@@ -162,64 +156,46 @@ function requireEmpty(target) {
   }
 }
 
-/** A project without a Node of its own runs with this one. */
-function requireNode(otherwise) {
+/** Yarn runs scripts with its own Node, whatever the project installs. */
+function requireNodeForYarn() {
   const { node } = process.versions;
   const [major, minor] = node.split('.').map(Number);
   if (major > minNode[0] || (major === minNode[0] && minor >= minNode[1])) return;
   throw new CreateError(
     `the project needs Node ${minNode.join('.')} or newer, this is ${node}; install a newer Node, ` +
-      `or ${otherwise}: the project then gets its own from the registry`,
+      'or use npm or pnpm: the project then gets its own from the registry',
   );
 }
 
-/** Paths of tarballs, by the name of their package. */
-function tarballsIn(folder) {
-  if (!existsSync(folder)) throw new CreateError(`there is no folder ${folder}`);
-  const found = readdirSync(folder).filter((name) => name.endsWith('.tgz'));
-  const own = `relay-kit-${version}.tgz`;
-  if (!found.includes(own)) {
-    throw new CreateError(
-      `${folder} has no ${own}; make it with \`npm run pack\` in the repository`,
-    );
-  }
-  return new Map(found.map((name) => [name.replace(/-\d[^/]*\.tgz$/, ''), join(folder, name)]));
-}
-
-function manifestFor(name, tarballs, target) {
+/** With versions of the registry, or with tarballs. */
+function manifestFor(target, tarballs) {
   const manifest = JSON.parse(readFileSync(join(template, 'package.json'), 'utf8'));
-  const missing = [];
-  // As npm names the tarball of a package with a scope.
-  const fileOf = (dependency) => tarballs.get(dependency.replace(/^@/, '').replace('/', '-'));
-  for (const kind of ['dependencies', 'devDependencies']) {
-    for (const dependency of Object.keys(manifest[kind])) {
-      if (dependency === 'relay-kit') manifest[kind][dependency] = `^${version}`;
-      if (tarballs === undefined) continue;
-      const file = fileOf(dependency);
-      if (file === undefined) {
-        missing.push(dependency);
-        delete manifest[kind][dependency];
-      } else {
-        manifest[kind][dependency] = `file:${relative(target, file)}`;
-      }
+  for (const dependencies of [manifest.dependencies, manifest.devDependencies]) {
+    for (const [name, pinned] of Object.entries(dependencies)) {
+      const own = name === 'relay-kit';
+      dependencies[name] =
+        tarballs === undefined
+          ? own
+            ? `^${version}`
+            : pinned
+          : `file:${relative(target, tarballOf(name, own ? version : pinned, tarballs))}`;
     }
   }
-  if (missing.includes('node')) delete manifest.allowScripts;
-  if (missing.includes('typescript')) delete manifest.scripts.types;
-  return { manifest: { name: packageName(name), ...manifest }, missing };
+  return { name: packageName(basename(target)), ...manifest };
 }
 
-/** With the commands of the package manager, and of the scripts that the project has. */
-function writeReadme(path, manager, scripts) {
-  const lines = readFileSync(path, 'utf8').split('\n');
-  const shown = lines.filter((line) => {
-    const script = /^npm run (\w+)/.exec(line)?.[1];
-    return script === undefined || script in scripts;
-  });
-  writeFileSync(
-    path,
-    shown.join('\n').replaceAll(/\bnpm (?=install|run|test|start)/g, `${manager} `),
-  );
+function tarballOf(name, version, folder) {
+  if (!existsSync(folder)) throw new CreateError(`there is no folder ${folder}`);
+  // As npm names the tarball of a package with a scope.
+  const file = `${name.replace(/^@/, '').replace('/', '-')}-${version}.tgz`;
+  if (existsSync(join(folder, file))) return join(folder, file);
+  throw new CreateError(`${folder} has no ${file}; \`npm run pack\` in the repository makes it`);
+}
+
+/** With the commands of the package manager. */
+function writeReadme(path, manager) {
+  const text = readFileSync(path, 'utf8');
+  writeFileSync(path, text.replaceAll(/\bnpm (?=install|run|test|start)/g, `${manager} `));
 }
 
 function packageName(folder) {
