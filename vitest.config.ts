@@ -45,6 +45,8 @@ export default defineConfig({
     env: {
       // Child processes compile the project once, not each.
       NODE_COMPILE_CACHE: fileURLToPath(new URL('.cache/node', import.meta.url)),
+      // The CLI names itself as it was started, which differs between npm, npx and an editor.
+      npm_lifecycle_event: '',
       // Servers of tests are not those that the CLI of this machine finds.
       XDG_STATE_HOME: fileURLToPath(new URL('.cache/state', import.meta.url)),
     },

@@ -6,7 +6,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RelayClient } from '@relay/sdk';
-import { type CliEnvironment, setting } from './environment.ts';
+import { type CliEnvironment, setting, relay } from './environment.ts';
 import { usageError } from './errors.ts';
 import { keyFiles, localKey, localUrl, withAddress } from './local-server.ts';
 import {
@@ -74,17 +74,18 @@ export function rejectedKey({ url, apiKey, keyFrom, profile }: Connection) {
   if (keyFrom === keyVariable) {
     return {
       key: `the key from $${keyVariable}`,
-      hint: `set ${keyVariable} to a valid key, or unset it to use the key of "relay login"`,
+      hint: `set ${keyVariable} to a valid key, or unset it to use the key of "${relay} login"`,
     };
   }
   const why = 'it is mistyped, expired, revoked, or for another server';
   if (keyFrom === fromProfile) {
     return {
       key: `the key of the profile ${profile}`,
-      hint: `${why}; sign in again with "relay login ${url} --name ${profile}"`,
+      hint: `${why}; sign in again with "${relay} login ${url} --name ${profile}"`,
     };
   }
-  const replace = profile === undefined ? '"relay login" makes another' : 'replace it in the file';
+  const replace =
+    profile === undefined ? `"${relay} login" makes another` : 'replace it in the file';
   return { key: `the key from ${keyFrom}`, hint: `${why}; ${replace}` };
 }
 

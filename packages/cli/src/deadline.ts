@@ -2,6 +2,7 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { CliError, exitCodes } from './errors.ts';
 import { duration } from './options.ts';
+import { relay } from './environment.ts';
 
 export function timeoutOption(whatGoesOn = 'the run'): Option {
   const description = `stop waiting after this time, such as 90s or 5m; ${whatGoesOn} goes on`;
@@ -29,7 +30,7 @@ export function timeoutError(seconds: number, runId: string | undefined): CliErr
   const hint =
     runId === undefined
       ? undefined
-      : `it goes on: "relay runs tail ${runId}" follows it, "relay runs cancel ${runId}" ends it`;
+      : `it goes on: "${relay} runs tail ${runId}" follows it, "${relay} runs cancel ${runId}" ends it`;
   const message = `The run has not ended after ${seconds} s`;
   return new CliError('timeout', message, { exit: exitCodes.timeout, hint });
 }

@@ -25,10 +25,8 @@ export function setting({ env }: Pick<CliEnvironment, 'env'>, name: string): str
   return value === undefined || value === '' ? undefined : value;
 }
 
-/** How a person starts this command: in a project or a clone, only npm finds it. */
-export function commandName(environment: Pick<CliEnvironment, 'env'>): string {
-  return setting(environment, 'npm_lifecycle_event') === undefined ? 'relay' : 'npx relay';
-}
+/** The command as a person has to type it: in a project or a clone, only npm finds it. */
+export const relay = setting(process, 'npm_lifecycle_event') === undefined ? 'relay' : 'npx relay';
 
 /** The columns of a terminal. Some terminals report 0. */
 export function terminalWidth({ columns = 0 }: Output): number {

@@ -1,4 +1,5 @@
 /** Errors of the CLI: a one-line message, a code and an exit code. */
+import { relay } from './environment.ts';
 
 export const exitCodes = {
   ok: 0,
@@ -89,7 +90,7 @@ export function failureOf(error: unknown): Failure {
   if (isApiError(error)) return apiFailure(error);
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof Error && error.name === 'ConfigError') {
-    const hint = 'run "relay doctor"';
+    const hint = `run "${relay} doctor"`;
     return { error: message, code: 'configuration', exit: exitCodes.failure, hint };
   }
   const { code } = (error ?? {}) as { code?: unknown };
@@ -127,25 +128,23 @@ function exitFor(status: number): ExitCode {
 const modelHint = 'choose a model with --model; the model "demo" needs no provider';
 
 const hints: Readonly<Record<string, string>> = {
-  network_error: 'is the server running? Start one with "relay serve", or run "relay doctor"',
+  network_error: `is the server running? Start one with "${relay} serve", or run "${relay} doctor"`,
   unauthorized:
-    'the key is missing, mistyped, expired or revoked; sign in with "relay login" on the ' +
-    'server\'s machine, or with "relay login URL" elsewhere, or set RELAY_API_KEY',
-  scope_required:
-    'use a key with that scope; an administrator can create one with "relay keys create"',
+    `the key is missing, mistyped, expired or revoked; sign in with "${relay} login" on the ` +
+    `server's machine, or with "${relay} login URL" elsewhere, or set RELAY_API_KEY`,
+  scope_required: `use a key with that scope; an administrator can create one with "${relay} keys create"`,
   approve_scope_required: 'use a key with the scope approve',
-  credential_missing: 'store the provider\'s key: "relay credentials set PROVIDER"',
-  unknown_agent: '"relay agents" lists all',
+  credential_missing: `store the provider's key: "${relay} credentials set PROVIDER"`,
+  unknown_agent: `"${relay} agents" lists all`,
   unknown_model:
-    'choose another model; the model "demo" needs no provider, and "relay credentials list" shows ' +
+    `choose another model; the model "demo" needs no provider, and "${relay} credentials list" shows ` +
     'the configured providers',
-  outcome_answer_required:
-    'use "relay approvals answer ID" with --completed JSON, --failed [REASON] or --rerun',
-  approval_conflict: '"relay approvals show ID" shows who decided',
-  policy_conflict: 'the policy has changed since you read it; see "relay policy show"',
-  run_ended: 'continue from it with "relay runs fork ID"',
-  capability_missing: '"relay sessions show SESSION" shows what it can do',
-  handle_taken: 'choose another handle; "relay sessions list" shows those in use',
-  inbox_full: 'wait until the session has taken some; see "relay sessions queue SESSION"',
-  tenant_paused: 'an administrator has paused this tenant; "relay unpause" lets its runs go on',
+  outcome_answer_required: `use "${relay} approvals answer ID" with --completed JSON, --failed [REASON] or --rerun`,
+  approval_conflict: `"${relay} approvals show ID" shows who decided`,
+  policy_conflict: `the policy has changed since you read it; see "${relay} policy show"`,
+  run_ended: `continue from it with "${relay} runs fork ID"`,
+  capability_missing: `"${relay} sessions show SESSION" shows what it can do`,
+  handle_taken: `choose another handle; "${relay} sessions list" shows those in use`,
+  inbox_full: `wait until the session has taken some; see "${relay} sessions queue SESSION"`,
+  tenant_paused: `an administrator has paused this tenant; "${relay} unpause" lets its runs go on`,
 };

@@ -5,6 +5,7 @@ import type { Context } from './command.ts';
 import { CliError, exitCodes, failureOf } from './errors.ts';
 import { isPartOfId } from './ids.ts';
 import { isId } from './output/short-id.ts';
+import { relay } from './environment.ts';
 
 /** By the handle that people know, or by id. A session that is not released comes first. */
 export async function findSession(context: Context, named: string | undefined): Promise<Session> {
@@ -39,7 +40,7 @@ async function noSession(context: Context, handle: string): Promise<CliError> {
     hint:
       near.length > 0
         ? `did you mean ${near.map((each) => `@${each}`).join(', ')}?`
-        : '"relay sessions list" shows all; "relay sessions start HANDLE" starts one',
+        : `"${relay} sessions list" shows all; "${relay} sessions start HANDLE" starts one`,
   });
 }
 

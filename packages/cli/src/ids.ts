@@ -7,7 +7,7 @@
  */
 import type { RelayClient } from '@relay/sdk';
 import type { Context } from './command.ts';
-import { terminalWidth } from './environment.ts';
+import { terminalWidth, relay } from './environment.ts';
 import { CliError, exitCodes, usageError } from './errors.ts';
 import { cutTo, escapeLine } from './output/escape.ts';
 import { isId, shortId } from './output/short-id.ts';
@@ -122,7 +122,7 @@ async function latest(client: RelayClient, kind: IdKind): Promise<string> {
 
 function invalidId(kind: IdKind, given: string): CliError {
   const { listed } = sources[kind];
-  const see = listed === undefined ? '' : `; "relay ${listed}" shows them`;
+  const see = listed === undefined ? '' : `; "${relay} ${listed}" shows them`;
   const latest = sources[kind].recent === undefined ? '' : ', or "latest"';
   return usageError(
     `"${given}" is not the id of ${article(kind)}`,
@@ -132,7 +132,7 @@ function invalidId(kind: IdKind, given: string): CliError {
 
 function notFound(kind: IdKind, message: string): CliError {
   const { listed } = sources[kind];
-  return notListed(message, listed === undefined ? undefined : `"relay ${listed}" shows them`);
+  return notListed(message, listed === undefined ? undefined : `"${relay} ${listed}" shows them`);
 }
 
 function notListed(message: string, hint?: string): CliError {
@@ -186,7 +186,7 @@ async function choose(
 function missing(kind: IdKind): CliError {
   const { listed, recent } = sources[kind];
   const name = article(kind);
-  const see = listed === undefined ? [] : [`"relay ${listed}" shows them`];
+  const see = listed === undefined ? [] : [`"${relay} ${listed}" shows them`];
   const newest = recent === undefined ? [] : ['"latest" is the newest'];
   return usageError(`Name ${name}`, [...see, ...newest].join('; ') || undefined);
 }

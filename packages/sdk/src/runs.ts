@@ -135,14 +135,14 @@ export class Runs {
     id: string,
     options: FollowEventsOptions = {},
   ): AsyncGenerator<StoredEvent, void> {
-    const { after = 0, signal, reconnectTimeoutMs, onDisconnect } = options;
+    const { after = 0, signal, ...follow } = options;
     const open = (from: number, opened: AbortSignal) =>
       this.#http.stream('GET', pathOf`/v1/runs/${id}/events/stream`, {
         headers: { 'last-event-id': String(from) },
         signal: opened,
         maxRetries: 0,
       });
-    const source = { open, after, signal: anyOf(signal), reconnectTimeoutMs, onDisconnect };
+    const source = { open, after, signal: anyOf(signal), ...follow };
     for await (const { data } of framesOf(source)) {
       const event = JSON.parse(data) as StoredEvent;
       yield event;

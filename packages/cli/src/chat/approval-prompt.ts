@@ -17,7 +17,7 @@ export interface ApprovalPromptOptions {
 
 /** The whole request: what a decision is about. */
 export function showRequest(
-  { kind, tool, text, flags, agents, prompt }: ApprovalRequest,
+  { kind, tool, text, flags, agents, prompt, schema }: ApprovalRequest,
   { paint, writeLine }: Pick<ApprovalPromptOptions, 'paint' | 'writeLine'>,
 ): void {
   const path = agents.length > 1 ? ` (${agents.map(escapeUnsafe).join(' › ')})` : '';
@@ -28,7 +28,8 @@ export function showRequest(
     permission: `? ${name} needs approval${path}:`,
   };
   writeLine(paint('yellow', titles[kind]));
-  if (kind !== 'question') for (const line of text.split('\n')) writeLine(`    ${line}`);
+  const lines = kind === 'question' ? answerFields(schema).map(fieldText) : text.split('\n');
+  for (const line of lines) writeLine(`    ${line}`);
   // After the text: the beginning of a long one has left the screen.
   for (const warning of describeFlags(flags)) {
     writeLine(paint('red', `  ! Warning: the request ${escapeUnsafe(warning)}`));
@@ -215,20 +216,15 @@ export class ApprovalPrompt {
 
   /** Asks for an object field by field; any other answer is one line. The server validates it. */
   async #answer(schema: Schema | undefined, signal: AbortSignal): Promise<unknown> {
-    const ask = (label: string) => this.#line(`  ${escapeLine(label)} > `, signal);
-    const fields = fieldsOf(schema);
-    if (fields === undefined) {
-      const line = await ask('Answer');
-      return line === undefined ? undefined : readField(line, schema);
-    }
-    const required = new Set(schema?.['required'] as readonly string[] | undefined);
+    const fields = answerFields(schema);
     const answer: Record<string, unknown> = {};
-    for (const [name, field] of fields) {
-      const line = await ask(fieldLabel(name, field, required.has(name)));
+    for (const field of fields) {
+      const line = await this.#line(`  ${fieldText(field)} > `, signal);
       if (line === undefined) return undefined;
-      if (line.trim() !== '' || required.has(name)) answer[name] = readField(line, field);
+      if (line.trim() === '' && !field.isRequired) continue;
+      answer[field.name] = readField(line, field.schema);
     }
-    return answer;
+    return isObject(schema) ? answer : answer[wholeAnswer];
   }
 
   /** There is no default choice: an empty line repeats the prompt. */
@@ -280,18 +276,50 @@ function longTexts(params: unknown): LongText[] {
 
 type Schema = Readonly<Record<string, unknown>>;
 
-function fieldsOf(schema: Schema | undefined): readonly (readonly [string, Schema])[] | undefined {
-  const properties = schema?.['properties'];
-  if (schema?.['type'] !== 'object' || typeof properties !== 'object' || properties === null) {
-    return undefined;
-  }
-  return Object.entries(properties as Record<string, Schema>);
+/** A part of an answer, which is asked for on a line of its own. */
+interface AnswerField {
+  readonly name: string;
+  readonly schema: Schema;
+  readonly isRequired: boolean;
 }
 
-function fieldLabel(name: string, field: Schema, isRequired: boolean): string {
-  const choices = Array.isArray(field['enum']) ? ` (${field['enum'].join(' | ')})` : '';
-  const description = typeof field['description'] === 'string' ? `, ${field['description']}` : '';
-  return `${name}${description}${choices}${isRequired ? '' : ', optional'}`;
+/** The name of an answer that has no fields. */
+const wholeAnswer = 'Answer';
+
+function isObject(schema: Schema = {}): boolean {
+  return schema['type'] === 'object' && Object(schema['properties']) === schema['properties'];
+}
+
+function answerFields(schema: Schema = {}): AnswerField[] {
+  if (!isObject(schema)) return [{ name: wholeAnswer, schema, isRequired: true }];
+  const required = (schema['required'] ?? []) as readonly string[];
+  return Object.entries(schema['properties'] as Record<string, Schema>).map(([name, field]) => {
+    return { name, schema: field, isRequired: required.includes(name) };
+  });
+}
+
+function fieldText({ name, schema, isRequired }: AnswerField): string {
+  const { description } = schema;
+  const choices = choicesOf(schema);
+  return escapeLine(
+    [
+      typeof description === 'string' ? `${name}, ${description}` : name,
+      ...(choices.length === 0 ? [] : [` (${choices.join(' | ')})`]),
+      ...(isRequired ? [] : [', optional']),
+    ].join(''),
+  );
+}
+
+/** The values of an `enum`, or of the constants of a `oneOf` with their titles. */
+function choicesOf(schema: Schema): string[] {
+  if (schema['type'] === 'boolean') return ['yes', 'no'];
+  if (Array.isArray(schema['enum'])) return schema['enum'].map(String);
+  const options = (Array.isArray(schema['oneOf']) ? schema['oneOf'] : []) as readonly Schema[];
+  return options.flatMap((option) => {
+    if (!('const' in option)) return [];
+    const value = String(option['const']);
+    return option['title'] === undefined ? value : `${value}: ${String(option['title'])}`;
+  });
 }
 
 function readField(line: string, schema: Schema | undefined): unknown {

@@ -10,7 +10,7 @@
  */
 import type { ReadStream } from 'node:tty';
 import type { RelayClient, Session, StoredSessionEvent, TerminalInput } from '@relay/sdk';
-import type { Output } from '../environment.ts';
+import { type Output, relay } from '../environment.ts';
 import { CliError, exitCodes, failureOf, isApiError, usageError } from '../errors.ts';
 import type { Context } from '../command.ts';
 
@@ -43,7 +43,7 @@ export class AttachedTerminal {
     if (stdin.isTTY !== true || stdout.isTTY !== true) {
       throw usageError(
         'attach requires a terminal',
-        '"relay sessions type" types text, "relay sessions tail" shows events',
+        `"${relay} sessions type" types text, "${relay} sessions tail" shows events`,
       );
     }
     this.#client = client;
@@ -89,6 +89,7 @@ export class AttachedTerminal {
         this.#stdout.write('\r\n[The connection broke; connecting again …]\r\n');
         this.#isResized = true;
       },
+      onReconnect: () => void this.#stdout.write('[Connected again.]\r\n'),
     });
     try {
       for await (const event of events) {

@@ -17,6 +17,7 @@ import { Cancellation } from './cancellation.ts';
 import { TurnView } from './turn-view.ts';
 import { Interrupted, type Terminal } from './terminal.ts';
 import { answerText } from './usage-text.ts';
+import { relay } from '../environment.ts';
 
 export interface ConversationOptions {
   readonly print: Print;
@@ -46,7 +47,7 @@ class LeftWaiting extends CliError {
 
   constructor(request: ApprovalRequest, runId: string | undefined) {
     const { kind, id, tool } = request;
-    const decide = `decide with "${answerCommand(kind, id)}", then "relay runs tail ${runId}"`;
+    const decide = `decide with "${answerCommand(kind, id)}", then "${relay} runs tail ${runId}"`;
     const useKey = 'nobody else can decide in a chat without a key, so it ends: set RELAY_API_KEY';
     super('approval_pending', `${tool} ${waitsText[kind]}`, {
       exit: exitCodes.waiting,

@@ -15,6 +15,7 @@ import {
 } from './client.ts';
 import { decideApproval, unsentNote } from './decide.ts';
 import { untilAvailable } from '../until-available.ts';
+import { relay } from '../environment.ts';
 
 export interface DurableChatOptions {
   readonly client: RelayClient;
@@ -36,8 +37,11 @@ export class DurableChatClient implements ChatClient {
     this.#agent = options.agent;
   }
 
-  readonly #onDisconnect = ({ attempt }: { readonly attempt: number }): void => {
-    if (attempt === 1) this.#options.note('(connection lost; trying again)');
+  readonly #follow = {
+    onDisconnect: ({ attempt }: { readonly attempt: number }): void => {
+      if (attempt === 1) this.#options.note('(connection lost; trying again)');
+    },
+    onReconnect: () => this.#options.note('(connected again)'),
   };
 
   get conversationId(): string | undefined {
@@ -66,7 +70,7 @@ export class DurableChatClient implements ChatClient {
     const run = await client.runs
       .sendMessage(
         { ...body, model: this.model ?? (await this.#defaultModel(signal)) },
-        { onDisconnect: this.#onDisconnect, signal },
+        { ...this.#follow, signal },
       )
       .catch(async (error: unknown) => {
         // Names the agent that may be meant.
@@ -87,7 +91,7 @@ export class DurableChatClient implements ChatClient {
     if (last === undefined) {
       throw new CliError('not_found', `No such conversation: ${conversationId}`, {
         exit: exitCodes.notFound,
-        hint: '"relay conversations list" shows them',
+        hint: `"${relay} conversations list" shows them`,
       });
     }
     this.#conversationId = conversationId;
@@ -99,7 +103,7 @@ export class DurableChatClient implements ChatClient {
   /** Follows a run of the conversation that has not ended. */
   rejoin(run: Run, { signal }: AbortController): ChatTurn {
     const { client, note } = this.#options;
-    const stream = client.runs.stream(run.id, { onDisconnect: this.#onDisconnect, signal });
+    const stream = client.runs.stream(run.id, { ...this.#follow, signal });
     return new DurableTurn(client, stream, note);
   }
 

@@ -102,6 +102,7 @@ export class SessionChat {
       onDisconnect: ({ attempt }) => {
         if (attempt === 1) this.#note('The connection broke; connecting again …');
       },
+      onReconnect: () => this.#note('Connected again.'),
     });
   }
 

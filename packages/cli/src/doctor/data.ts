@@ -2,7 +2,7 @@
 import { accessSync, constants, existsSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ConfigCheck, Inspection } from '@relay/server/operator';
-import type { CliEnvironment } from '../environment.ts';
+import { type CliEnvironment, relay } from '../environment.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
 
 const minFreeBytes = 1024 ** 3;
@@ -48,7 +48,7 @@ export async function* checkData({ env, cwd }: CliEnvironment): AsyncGenerator<F
     yield warning(
       'rotation',
       `An unfinished rotation of the master key left ${inspection.unfinishedRotation}`,
-      'stop the server and run "relay rotate-master-key" again, or delete the file if its key is in use',
+      `stop the server and run "${relay} rotate-master-key" again, or delete the file if its key is in use`,
     );
   }
 }
@@ -97,7 +97,7 @@ function* checkFolder(dataDir: string): Generator<Finding> {
     yield warning(
       'first key',
       `The first API key is still in ${join(dataDir, 'first-key')}`,
-      '"relay login" makes a key of its own for the CLI and deletes it',
+      `"${relay} login" makes a key of its own for the CLI and deletes it`,
     );
   }
 }
@@ -109,7 +109,7 @@ function storeFinding({ kind, store }: Inspection): Finding {
     return warning('store', 'No store exists yet', 'the first start creates it');
   const fix =
     kind === 'sqlite'
-      ? 'check the disk and the version of Relay; "relay restore" creates a data folder from a backup'
+      ? `check the disk and the version of Relay; "${relay} restore" creates a data folder from a backup`
       : 'check RELAY_DATABASE_URL, its role and password, the version of Relay, and whether the database is running';
   return wrong('store', store.problem, fix);
 }

@@ -6,6 +6,7 @@ import { type Connection, rejectedKey } from '../connection.ts';
 import type { CliError } from '../errors.ts';
 import { isLocal } from '../local-server.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
+import { relay } from '../environment.ts';
 
 export interface CheckedConnection extends Connection {
   /** Why the key could not be read. */
@@ -20,10 +21,10 @@ export async function* checkKey(connection: CheckedConnection): AsyncGenerator<F
   }
   const { url, apiKey, keyFrom = '' } = connection;
   if (apiKey === undefined) {
-    const fix = 'create one on the server\'s machine: "relay login"';
+    const fix = `create one on the server's machine: "${relay} login"`;
     yield isLocal(url)
-      ? warning('key', 'No API key: only "relay chat" works, on this machine', fix)
-      : wrong('key', 'No API key', `sign in with "relay login ${url}", or set RELAY_API_KEY`);
+      ? warning('key', `No API key: only "${relay} chat" works, on this machine`, fix)
+      : wrong('key', 'No API key', `sign in with "${relay} login ${url}", or set RELAY_API_KEY`);
     return;
   }
   const client = createClient({ baseUrl: url, apiKey, maxRetries: 0, timeoutMs: 10_000 });
@@ -78,6 +79,6 @@ async function checkProviders(client: RelayClient): Promise<Finding> {
   return warning(
     'providers',
     'No provider has a key: only the model "demo" is available',
-    'store one with "relay credentials set anthropic" (or openai, google, …)',
+    `store one with "${relay} credentials set anthropic" (or openai, google, …)`,
   );
 }

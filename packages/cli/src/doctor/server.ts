@@ -3,6 +3,7 @@ import { connect } from 'node:net';
 import { isLocal } from '../local-server.ts';
 import { fetchReason } from '../errors.ts';
 import { type Finding, ok, warning, wrong } from './finding.ts';
+import { relay } from '../environment.ts';
 
 const requestTimeoutMs = 5_000;
 /** Keys and grants expire by the server's clock. */
@@ -56,7 +57,7 @@ async function unreachable(url: string, error: unknown): Promise<Finding> {
     );
   }
   const fix = isLocal(url)
-    ? 'start it with "relay serve", or set RELAY_URL to where it runs'
+    ? `start it with "${relay} serve", or set RELAY_URL to where it runs`
     : 'check RELAY_URL, the network and the firewall';
   return wrong('server', `No server responds at ${url}: ${reasonOf(error)}`, fix);
 }

@@ -8,6 +8,7 @@ import { MarkdownWriter } from './markdown.ts';
 import type { Print } from './print.ts';
 import { escapeUnsafe, escapeLine } from './escape.ts';
 import { formatTime } from './table.ts';
+import { relay } from '../environment.ts';
 
 /** A model that writes no text for this long has made a pause. */
 const pauseMs = 150;
@@ -160,11 +161,11 @@ function requestText({ kind, tool, id }: Extract<RunStreamEvent, { type: 'approv
 export function answerCommand(kind: Approval['kind'], id: string): string {
   switch (kind) {
     case 'permission':
-      return `relay approvals approve ${id}`;
+      return `${relay} approvals approve ${id}`;
     case 'question':
-      return `relay approvals approve ${id} --input JSON`;
+      return `${relay} approvals approve ${id} --input JSON`;
     case 'outcome':
-      return `relay approvals answer ${id} (--completed JSON | --failed [REASON] | --rerun)`;
+      return `${relay} approvals answer ${id} (--completed JSON | --failed [REASON] | --rerun)`;
   }
 }
 

@@ -47,15 +47,14 @@ export class AllRuns {
 
   async run(signal: AbortSignal): Promise<void> {
     const { print } = this.#context;
-    let isLost = false;
     let isFirst = true;
     const feed = this.#client.feed({
       signal,
       reconnectTimeoutMs: Infinity,
-      onDisconnect: () => {
-        if (!isLost) print.note('The connection was lost; connecting again …');
-        isLost = true;
+      onDisconnect: ({ attempt }) => {
+        if (attempt === 1) print.note('The connection was lost; connecting again …');
       },
+      onReconnect: () => print.note('Connected again.'),
     });
     for await (const event of feed) {
       try {
@@ -68,9 +67,7 @@ export class AllRuns {
         if (!isUnavailable(error)) throw error;
         continue;
       }
-      if (isLost) print.note('Connected again.');
       isFirst = false;
-      isLost = false;
     }
   }
 

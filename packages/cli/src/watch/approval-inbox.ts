@@ -88,18 +88,15 @@ export class ApprovalInbox {
 
   /** Notices new approvals, and that the open one was decided. */
   async #follow(): Promise<void> {
-    let isLost = false;
     const feed = this.#client.feed({
       signal: this.#stop.signal,
       reconnectTimeoutMs: Infinity,
-      onDisconnect: () => {
-        if (!isLost) this.#note('The connection was lost; connecting again …');
-        isLost = true;
+      onDisconnect: ({ attempt }) => {
+        if (attempt === 1) this.#note('The connection was lost; connecting again …');
       },
+      onReconnect: () => this.#note('Connected again.'),
     });
     for await (const { kind } of feed) {
-      if (kind === 'connected' && isLost) this.#note('Connected again.');
-      if (kind === 'connected') isLost = false;
       if (kind !== 'approval' && kind !== 'connected' && kind !== 'all') continue;
       this.#hasChanged = true;
       this.#wake();

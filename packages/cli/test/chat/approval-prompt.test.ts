@@ -232,9 +232,26 @@ describe('prompt for a question', () => {
       approved: true,
       input: { size: 'M', count: 2, gift: true },
     });
-    expect(written[0]).toContain('Which shirt?');
+    // Before the choice between answering and declining.
+    expect(written.map((line) => line.trim())).toEqual([
+      expect.stringContaining('Which shirt?'),
+      'size (S | M)',
+      'count',
+      'gift (yes | no), optional',
+      'note, for the parcel, optional',
+    ]);
     expect(prompts.map(({ prompt }) => prompt)).toContain('  size (S | M) > ');
     expect(prompts.map(({ prompt }) => prompt)).toContain('  note, for the parcel, optional > ');
+  });
+
+  test('shows the choices of an answer without fields, with their titles', async () => {
+    const oneOf = [{ const: 'S', title: 'Small' }, { const: 'M' }];
+    const { ask, written, prompts } = user('a', 'M');
+    expect(await ask({ ...question, schema: { type: 'string', oneOf } })).toMatchObject({
+      input: 'M',
+    });
+    expect(written[1]).toBe('    Answer (S: Small | M)');
+    expect(prompts.map(({ prompt }) => prompt)).toContain('  Answer (S: Small | M) > ');
   });
 
   test('takes JSON or text without an object schema', async () => {

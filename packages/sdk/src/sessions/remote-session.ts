@@ -215,7 +215,7 @@ export class RemoteSession {
   }
 
   async #serve(onOpen: () => void): Promise<SessionEnd> {
-    const { signal, reconnectTimeoutMs = Infinity, onDisconnect } = this.#options;
+    const { signal, reconnectTimeoutMs = Infinity, onDisconnect, onReconnect } = this.#options;
     const stopped = anyOf(this.#stopped.signal, signal);
     const open = async (_: number, signal: AbortSignal) => {
       const path = `${this.#path}/deliveries/stream`;
@@ -223,7 +223,8 @@ export class RemoteSession {
       onOpen();
       return response;
     };
-    const source = { open, after: 0, signal: stopped, reconnectTimeoutMs, onDisconnect };
+    const follow = { reconnectTimeoutMs, onDisconnect, onReconnect };
+    const source = { open, after: 0, signal: stopped, ...follow };
     // Handlers use the session that `serve` returns, so they run after its caller has it.
     const returned = this.opened.then(() => sleep(0));
     let failure: { readonly error?: unknown } = {};

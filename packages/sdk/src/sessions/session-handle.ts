@@ -131,7 +131,7 @@ export class SessionHandle implements AsyncIterable<StoredSessionEvent> {
 
   async *#events(
     after: number,
-    { signal, reconnectTimeoutMs, onDisconnect }: FollowOptions & CallOptions,
+    { signal, ...follow }: FollowOptions & CallOptions,
   ): AsyncGenerator<StoredSessionEvent, void> {
     const open = (after: number, signal: AbortSignal) =>
       this.#http.stream('GET', pathOf`/v1/sessions/${this.id}/stream`, {
@@ -143,8 +143,7 @@ export class SessionHandle implements AsyncIterable<StoredSessionEvent> {
       open,
       after,
       signal: anyOf(signal),
-      reconnectTimeoutMs,
-      onDisconnect,
+      ...follow,
     })) {
       const event = { ...(JSON.parse(data) as SessionEvent & { at: string }), seq: Number(id) };
       yield event;

@@ -23,6 +23,8 @@ export interface FollowOptions {
   readonly reconnectTimeoutMs?: number | undefined;
   /** Called for each disconnect before the stream reconnects. */
   readonly onDisconnect?: ((disconnect: Disconnect) => void) | undefined;
+  /** Called when the stream is connected again. */
+  readonly onReconnect?: (() => void) | undefined;
 }
 
 export interface FrameSource extends FollowOptions {
@@ -38,15 +40,18 @@ const defaultReconnectTimeoutMs = 5 * 60_000;
 const silenceTimeoutMs = 45_000;
 
 export async function* framesOf(source: FrameSource): AsyncGenerator<ParsedFrame, void> {
-  const { open, signal, reconnectTimeoutMs = defaultReconnectTimeoutMs, onDisconnect } = source;
+  const { open, signal, reconnectTimeoutMs = defaultReconnectTimeoutMs } = source;
   let { after, first: response } = source;
   let attempt = 0;
+  let isLost = false;
   let lastContactAt = Date.now();
   const onContact = () => void (lastContactAt = Date.now());
   for (;;) {
     let error: RelayApiError;
     try {
       response ??= await open(after, signal);
+      if (isLost) source.onReconnect?.();
+      isLost = false;
       if (response.status === 204) return;
       for await (const frame of readSse(chunksOf(response, { signal, onContact }))) {
         attempt = 0;
@@ -64,7 +69,8 @@ export async function* framesOf(source: FrameSource): AsyncGenerator<ParsedFrame
     const delayMs = backoff(attempt, error.retryAfterMs);
     if (Date.now() + delayMs > lastContactAt + reconnectTimeoutMs) throw error;
     attempt += 1;
-    onDisconnect?.({ error, attempt, delayMs });
+    isLost = true;
+    source.onDisconnect?.({ error, attempt, delayMs });
     await sleep(delayMs, signal);
   }
 }

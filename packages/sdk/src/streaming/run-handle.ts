@@ -179,7 +179,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
   }
 
   async *#events(signal: AbortSignal): AsyncGenerator<RunStreamEvent, void> {
-    const { http, reconnectTimeoutMs, onDisconnect } = this.#options;
+    const { http, reconnectTimeoutMs, onDisconnect, onReconnect } = this.#options;
     const first = this.#first;
     this.#first = undefined;
     // New watchers need all events, to find open calls and approvals.
@@ -198,6 +198,7 @@ export class RunHandle implements AsyncIterable<RunStreamEvent> {
       first,
       reconnectTimeoutMs,
       onDisconnect,
+      onReconnect,
     })) {
       const seq = Number(frame.id);
       const event = eventOf(JSON.parse(frame.data) as RunsFrame, seq);

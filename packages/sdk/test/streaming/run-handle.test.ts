@@ -195,17 +195,24 @@ describe('RunHandle after a disconnect', () => {
     expect(server.lines.slice(1)).toEqual(Array(3).fill('GET /v1/runs/run-1/stream'));
   });
 
-  test('calls onDisconnect', async () => {
+  test('calls onDisconnect, and onReconnect after it', async () => {
     const { runs } = clientOf(
       () => streamOf([1, token('a')]),
+      () => new TypeError('fetch failed'),
       () => streamOf([2, done()]),
     );
-    const onDisconnect = vi.fn();
-    const run = await runs.create({ input: 'Hi' }, { onDisconnect });
+    const calls: string[] = [];
+    const run = await runs.create(
+      { input: 'Hi' },
+      {
+        onDisconnect: ({ attempt }) => calls.push(`disconnect ${attempt}`),
+        onReconnect: () => calls.push('reconnect'),
+      },
+    );
     const result = run.result();
-    await later(1000);
+    await later(5_000);
     await result;
-    expect(onDisconnect).toHaveBeenCalledOnce();
+    expect(calls).toEqual(['disconnect 1', 'disconnect 2', 'reconnect']);
   });
 });
 

@@ -5,6 +5,7 @@ import { askUntil, timeoutOption } from '../../deadline.ts';
 import { CliError, type ExitCode, exitCodes } from '../../errors.ts';
 import { count, json } from '../../options.ts';
 import { formatTime } from '../../output/table.ts';
+import { relay } from '../../environment.ts';
 
 export function registerActions(program: CliCommand): void {
   const actions = program
@@ -95,7 +96,7 @@ async function showAction(context: Context, [name = '']: readonly string[]): Pro
   if (action === undefined) {
     throw new CliError('not_found', `No action has the name ${name}`, {
       exit: exitCodes.notFound,
-      hint: '"relay actions list" shows all',
+      hint: `"${relay} actions list" shows all`,
     });
   }
   context.print.record(action, {
@@ -167,12 +168,12 @@ async function printInvocation(
     return;
   }
   if (error !== undefined) throw new CliError(error.code, error.message);
-  const later = `see later with "relay actions status ${id}"`;
+  const later = `see later with "${relay} actions status ${id}"`;
   throw new CliError('not_ended', await stateOf(client, invocation), {
     exit,
     hint:
       status === 'waiting' && approvalId !== undefined
-        ? `"relay approvals show ${approvalId}" shows what is asked; ${later}`
+        ? `"${relay} approvals show ${approvalId}" shows what is asked; ${later}`
         : later,
   });
 }

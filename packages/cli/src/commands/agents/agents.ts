@@ -3,6 +3,7 @@ import type { Agent, RelayClient } from '@relay/sdk';
 import { type CliCommand, type Context, take } from '../../command.ts';
 import { CliError, exitCodes } from '../../errors.ts';
 import { mcpServerText } from './tools.ts';
+import { relay } from '../../environment.ts';
 
 export function registerAgents(program: CliCommand): void {
   const agents = program
@@ -49,7 +50,7 @@ export async function findAgent(
   const hint = meant === undefined ? '' : `did you mean ${meant}? `;
   throw new CliError('not_found', `No agent has the name ${name}`, {
     exit: exitCodes.notFound,
-    hint: `${hint}"relay agents" lists all`,
+    hint: `${hint}"${relay} agents" lists all`,
   });
 }
 
@@ -70,7 +71,7 @@ async function showAgent(context: Context, [name = '']: readonly string[]): Prom
 
 /** One per line, with those that need an approval. */
 async function toolsText(context: Context, { tools }: Agent): Promise<string> {
-  if (tools === undefined) return 'those that a run names, or all in a chat (see "relay tools")';
+  if (tools === undefined) return `those that a run names, or all in a chat (see "${relay} tools")`;
   const listed = await (await context.client()).tools();
   const known = new Map(listed.tools.map((each) => [each.name, each]));
   const lines = tools.map((name) => {

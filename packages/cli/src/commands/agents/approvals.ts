@@ -8,6 +8,7 @@ import { loadDecisionText } from '../../output/decision-text.ts';
 import { rulePlace, whyEachTime } from '../../output/rule-text.ts';
 import { formatTime } from '../../output/table.ts';
 import { approverNames } from '../server/policy.ts';
+import { relay } from '../../environment.ts';
 
 const statuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
 
@@ -152,8 +153,8 @@ async function watchApprovals(context: Context<WatchOptions>): Promise<void> {
   const { stdin, stdout } = context.environment;
   if (stdin.isTTY !== true || stdout.isTTY !== true || context.print.json) {
     throw usageError(
-      '"relay approvals watch" needs a terminal',
-      'use "relay approvals list --json" and "relay approvals approve ID" in a script',
+      `"${relay} approvals watch" needs a terminal`,
+      `use "${relay} approvals list --json" and "${relay} approvals approve ID" in a script`,
     );
   }
   const { ApprovalInbox } = await import('../../watch/approval-inbox.ts');
@@ -239,7 +240,7 @@ async function unlessDecided(
     const text = await loadDecisionText(await context.client(), id);
     throw new CliError(error.code, `The approval was already ${text}`, {
       exit: exitCodes.conflict,
-      hint: `"relay approvals show ${id}" shows it`,
+      hint: `"${relay} approvals show ${id}" shows it`,
     });
   }
 }
@@ -261,7 +262,7 @@ async function approvalToDecide(
   if (environment.stdin.isTTY !== true || environment.stderr.isTTY !== true || print.json) {
     throw usageError(
       'Name the approval to decide by its id',
-      '"relay approvals list" shows them; without an id, and with "latest", the request is shown ' +
+      `"${relay} approvals list" shows them; without an id, and with "latest", the request is shown ` +
         'on a terminal and must be confirmed',
     );
   }

@@ -3,7 +3,7 @@ import type { RelayClient, Run } from '@relay/sdk';
 import type { DurableChatClient } from '../../chat/durable-client.ts';
 import type { CliCommand, Context } from '../../command.ts';
 import { timeoutOption } from '../../deadline.ts';
-import { commandName } from '../../environment.ts';
+import { relay } from '../../environment.ts';
 import { CliError, exitCodes, usageError } from '../../errors.ts';
 import { readStdin } from '../../input.ts';
 import { isLocal } from '../../local-server.ts';
@@ -139,7 +139,7 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
     }
     const { conversationId: id } = chatClient;
     if (terminal.isInteractive && words.length === 0 && id !== undefined) {
-      const command = `${commandName(environment)} chat --conversation ${shortId(id)}`;
+      const command = `${relay} chat --conversation ${shortId(id)}`;
       writeLine(print.paint('dim', `Continue later: ${command}`));
     }
   } finally {
@@ -191,7 +191,7 @@ async function conversationToResume(
   if (latest !== undefined) return latest.id;
   throw new CliError('not_found', 'There is no conversation to continue', {
     exit: exitCodes.notFound,
-    hint: 'begin one with "relay chat"',
+    hint: `begin one with "${relay} chat"`,
   });
 }
 

@@ -5,6 +5,7 @@ import { askUntil, timeoutOption } from '../../deadline.ts';
 import { CliError, exitCodes, usageError } from '../../errors.ts';
 import { count, pastTime } from '../../options.ts';
 import { formatTime } from '../../output/table.ts';
+import { relay } from '../../environment.ts';
 
 /** Repeats the list in @relay/protocol so that help does not load it; a test compares the two. */
 export const deliveryModes = [
@@ -204,7 +205,7 @@ export async function printSent(
       exit:
         timeout === undefined || late.status === 'failed' ? exitCodes.failure : exitCodes.timeout,
       hint:
-        `"relay messages show ${message.id}" shows its deliveries` +
+        `"${relay} messages show ${message.id}" shows its deliveries` +
         (late.status === 'delivered' ? '; those to a terminal end as delivered' : ''),
     },
   );

@@ -10,6 +10,7 @@ import type { Fields } from '../../output/print.ts';
 import { formatCost, formatTime } from '../../output/table.ts';
 import { findAgent } from './agents.ts';
 import { printSent, sendOptions, type SendOptions } from './messages.ts';
+import { relay } from '../../environment.ts';
 
 /** Repeats the list in @relay/protocol so that help does not load it; a test compares the two. */
 export const sessionStatuses = [
@@ -424,7 +425,7 @@ function commanding(command: Command) {
 /** Says which of several sessions it is about. */
 function failureOfSession({ identity, status }: SessionSummary, error: unknown): CliError {
   const { error: text, code, exit, hint } = failureOf(error);
-  const again = `start it again: "relay sessions start ${identity.handle}"`;
+  const again = `start it again: "${relay} sessions start ${identity.handle}"`;
   return new CliError(code, `@${identity.handle}: ${text}`, {
     exit,
     hint: status === 'released' ? again : hint,

@@ -7,6 +7,7 @@ import { CliError, usageError } from '../../errors.ts';
 import { count, pastTime } from '../../options.ts';
 import { shortId } from '../../output/short-id.ts';
 import { formatTime } from '../../output/table.ts';
+import { relay } from '../../environment.ts';
 
 type Action = NonNullable<AuditQuery['action']>;
 
@@ -259,5 +260,8 @@ type Head = Pick<AuditHead, 'seq' | 'hash'>;
 
 function headIn({ seq, hash }: Record<string, unknown>): Head {
   if (typeof seq === 'number' && typeof hash === 'string') return { seq, hash };
-  throw usageError('The file contains no audit head', 'create one with "relay audit head --json"');
+  throw usageError(
+    'The file contains no audit head',
+    `create one with "${relay} audit head --json"`,
+  );
 }

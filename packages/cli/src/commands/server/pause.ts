@@ -1,4 +1,5 @@
 import type { CliCommand, Context } from '../../command.ts';
+import { relay } from '../../environment.ts';
 
 export function registerPause(program: CliCommand): void {
   program
@@ -24,6 +25,6 @@ async function setPaused(context: Context, paused: boolean): Promise<void> {
   const open = `${queued + running + waiting} open runs`;
   context.print.result(
     changed,
-    paused ? `Paused. ${open} go on after "relay unpause".` : `No longer paused; ${open}.`,
+    paused ? `Paused. ${open} go on after "${relay} unpause".` : `No longer paused; ${open}.`,
   );
 }

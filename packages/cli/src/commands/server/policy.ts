@@ -5,6 +5,7 @@ import { CliError, exitCodes, usageError } from '../../errors.ts';
 import { count, pastTime } from '../../options.ts';
 import { formatTime } from '../../output/table.ts';
 import { ruleText } from '../agents/grants.ts';
+import { relay } from '../../environment.ts';
 
 const lists = ['deny', 'ask', 'allow', 'approvers'] as const;
 
@@ -123,7 +124,7 @@ async function versionOf(versions: AsyncIterable<Policy>, wanted: number): Promi
     if (policy.version === wanted) return policy;
     if (policy.version < wanted) break;
   }
-  const hint = 'see "relay policy history"';
+  const hint = `see "${relay} policy history"`;
   const options = { exit: exitCodes.notFound, hint };
   throw new CliError('not_found', `No such version: ${wanted}`, options);
 }

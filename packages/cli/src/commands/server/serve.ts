@@ -1,6 +1,7 @@
 import { Option } from 'commander';
 import type { CliCommand, Context } from '../../command.ts';
 import { CliError } from '../../errors.ts';
+import { relay } from '../../environment.ts';
 
 export interface ServeOptions {
   readonly host?: string;
@@ -41,7 +42,7 @@ async function serve({ environment, options }: Context<ServeOptions>): Promise<v
   } catch (error) {
     const reason = explainStartError(error);
     if (reason === undefined) throw error;
-    const hint = 'run "relay doctor" for a diagnosis';
+    const hint = `run "${relay} doctor" for a diagnosis`;
     throw new CliError('start_failed', reason, { hint, excerpt: startErrorExcerpt(error) });
   }
 }

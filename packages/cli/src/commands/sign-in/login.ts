@@ -4,7 +4,7 @@ import type { CurrentKey } from '@relay/sdk';
 import type { CliCommand, Context } from '../../command.ts';
 import { checkedUrl, clientFor, connectionOf, writeCliKey } from '../../connection.ts';
 import { CliError, exitCodes, isApiError } from '../../errors.ts';
-import { setting } from '../../environment.ts';
+import { setting, relay } from '../../environment.ts';
 import { readSecret } from '../../input.ts';
 import {
   existingStore,
@@ -104,8 +104,8 @@ function unregistered(environment: Environment, url: string): CliError {
     `The server at ${url} is not registered on this machine${user}`,
     {
       hint:
-        'if it is yours, create a key with "relay bootstrap", and use it with ' +
-        `"relay login ${url}" or RELAY_API_KEY`,
+        `if it is yours, create a key with "${relay} bootstrap", and use it with ` +
+        `"${relay} login ${url}" or RELAY_API_KEY`,
     },
   );
 }
@@ -179,7 +179,7 @@ async function logOut(context: Context, [given]: readonly string[]): Promise<voi
     print.result(
       { profile: named, status: 'removed' },
       print.wrapped(
-        `Removed the profile ${named}. Its key stays valid until it is revoked: "relay keys revoke".`,
+        `Removed the profile ${named}. Its key stays valid until it is revoked: "${relay} keys revoke".`,
       ),
     );
     return;
@@ -190,7 +190,7 @@ async function logOut(context: Context, [given]: readonly string[]): Promise<voi
   const local = localKey(environment, url);
   if (local === undefined || local.isFirst) {
     throw new CliError('not_signed_in', `No key for ${url} is kept here`, {
-      hint: '"relay profile list" shows the profiles; a server on this machine must be running',
+      hint: `"${relay} profile list" shows the profiles; a server on this machine must be running`,
     });
   }
   const isRevoked = await revoked(url, local.apiKey);

@@ -6,6 +6,7 @@ import { isApiError } from '../../errors.ts';
 import { registeredAt } from '../../local-server.ts';
 import { formatDuration } from '../../output/run-events.ts';
 import { mcpServerText } from '../agents/tools.ts';
+import { relay } from '../../environment.ts';
 
 export function registerStatus(program: CliCommand): void {
   program
@@ -57,7 +58,7 @@ async function showStatus(context: Context): Promise<void> {
     console: status.console,
     key:
       key === undefined
-        ? 'none; only "relay chat" with the model demo works: "relay login" creates one'
+        ? `none; only "${relay} chat" with the model demo works: "${relay} login" creates one`
         : `${key.name}${ownerText(key)} (from ${keyFrom})`,
     scopes: key?.scopes.join(', '),
     tenant: key === undefined ? undefined : tenantText(key, activity?.paused),
