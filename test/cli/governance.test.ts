@@ -6,7 +6,6 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { auditActions, webhookEventGroups, webhookEvents } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { values } from '../support/cli.ts';
 import { cliFixture, waitingNote } from './fixture.ts';
@@ -20,15 +19,6 @@ function file(name: string, content: unknown): string {
   const path = join(dir, name);
   writeFileSync(path, typeof content === 'string' ? content : JSON.stringify(content));
   return path;
-}
-
-/** The completions after these words. */
-async function completions(...words: readonly string[]): Promise<string[]> {
-  const { out } = await run('__complete', '--', ...words, '');
-  return out
-    .trimEnd()
-    .split('\n')
-    .map((line) => line.split('\t')[0] ?? '');
 }
 
 const denyRule = { tool: 'send_note', params: { to: 'nobody*' } };
@@ -270,10 +260,6 @@ describe('audit', () => {
     expect(json.code).toBe(1);
     expect(values(json)).toMatchObject([{ ok: false, firstBad: { seq } }]);
   });
-
-  test('offers every action of the protocol', async () => {
-    expect(await completions('audit', 'list', '--action')).toEqual([...auditActions]);
-  });
 });
 
 describe('webhooks', () => {
@@ -316,12 +302,5 @@ describe('webhooks', () => {
     const url = 'http://127.0.0.1:9/hook';
     await run('webhooks', 'add', url, '--events', 'message.sent', '--handle', 'ada');
     expect((await run('webhooks', 'list')).out).toContain(`message.sent handle=ada  ${url}`);
-  });
-
-  test('offer every event of the protocol', async () => {
-    expect(await completions('webhooks', 'add', 'URL', '--events')).toEqual([
-      ...webhookEvents,
-      ...webhookEventGroups,
-    ]);
   });
 });

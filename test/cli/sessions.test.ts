@@ -1,5 +1,4 @@
 import { PassThrough } from 'node:stream';
-import { deliveryModes, agentStatuses } from '@relay/protocol';
 import {
   type AttachedSession,
   createClient,
@@ -9,8 +8,6 @@ import {
   type SessionSnapshot,
 } from '@relay/sdk';
 import { expect, test } from 'vitest';
-import { deliveryModes as offeredModes } from '../../packages/cli/src/commands/agents/messages.ts';
-import { sessionStatuses } from '../../packages/cli/src/commands/agents/sessions.ts';
 import { runCli } from '../../packages/cli/src/main.ts';
 import { values } from '../support/cli.ts';
 import { until } from '../support/kernel.ts';
@@ -59,11 +56,6 @@ function person(...args: readonly string[]) {
     notes: (text: string) => expect.poll(() => texts.err, { timeout: 30_000 }).toContain(text),
   };
 }
-
-test('statuses and modes are those of the protocol', () => {
-  expect(sessionStatuses).toEqual(agentStatuses);
-  expect(offeredModes).toEqual(deliveryModes);
-});
 
 test('sessions start takes a harness with --handle', async () => {
   const handle = fresh('builder');

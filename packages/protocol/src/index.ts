@@ -15,6 +15,7 @@ export * from './schemas/canonical.ts';
 export * from './schemas/issues.ts';
 export * from './schemas/memories.ts';
 export * from './schemas/messages.ts';
+export * from './schemas/names.ts';
 export * from './schemas/permissions.ts';
 export * from './schemas/roles.ts';
 export * from './schemas/runs.ts';

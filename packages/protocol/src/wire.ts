@@ -53,6 +53,7 @@ export type {
   RelayResponse,
   ToolPermission,
 } from './schemas/permissions.ts';
+export * from './schemas/names.ts';
 export { type Role, roleNames, type Scope, scopes, scopesOfRole } from './schemas/roles.ts';
 export type {
   CheckpointEnvelope,
@@ -68,11 +69,9 @@ export type {
 export type {
   AgentSessionCapabilities,
   AgentSessionEventType,
-  AgentStatus,
   AttachmentType,
   CapabilityDetails,
   CapabilityPath,
-  DeliveryMode,
   DeliveryStatus,
   IdentityKind,
   InvocationStatus,

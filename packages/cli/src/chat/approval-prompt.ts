@@ -318,7 +318,7 @@ function choicesOf(schema: Schema): string[] {
   return options.flatMap((option) => {
     if (!('const' in option)) return [];
     const value = String(option['const']);
-    return option['title'] === undefined ? value : `${value}: ${String(option['title'])}`;
+    return typeof option['title'] === 'string' ? `${value}: ${option['title']}` : value;
   });
 }
 

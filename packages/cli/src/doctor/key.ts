@@ -1,6 +1,6 @@
 /** Checks the API key, its scopes, and what it can read: the keys of providers and the MCP servers. */
 import { createClient, RelayApiError, type RelayClient, type ToolList } from '@relay/sdk';
-import { keyScopes } from '../commands/server/keys.ts';
+import { scopes as allScopes } from '@relay/protocol/wire';
 import { mcpServerText } from '../commands/agents/tools.ts';
 import { type Connection, rejectedKey } from '../connection.ts';
 import type { CliError } from '../errors.ts';
@@ -41,7 +41,7 @@ export async function* checkKey(connection: CheckedConnection): AsyncGenerator<F
   }
   const { scopes } = key;
   const scopeList = scopes.join(', ');
-  yield scopes.length === keyScopes.length
+  yield scopes.length === allScopes.length
     ? ok('key', `The key from ${keyFrom} has all scopes: ${scopeList}`)
     : warning(
         'key',

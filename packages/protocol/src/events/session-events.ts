@@ -3,7 +3,7 @@
  * fields and no other but `fidelity`. The journal adds `seq` and `at`.
  */
 import { z } from 'zod';
-import { agentStatuses } from '../schemas/sessions.ts';
+import { agentStatuses } from '../schemas/names.ts';
 import { jsonSchema, timeSchema } from '../schemas/values.ts';
 
 /**

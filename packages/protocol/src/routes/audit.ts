@@ -1,61 +1,9 @@
 /** `/v1/audit`: who did what, when and why, with proof that the trail is complete. */
 import { z } from 'zod';
+import { auditActions } from '../schemas/names.ts';
 import { deciderSchema } from '../schemas/permissions.ts';
 import { idSchema, seqSchema, timeSchema } from '../schemas/values.ts';
 import { listErrors, listOf, keyErrors, pageQuery, type Route } from './route.ts';
-
-export const auditActions = [
-  'run.started',
-  'run.canceled',
-  'call.allowed',
-  'call.denied',
-  'call.breached',
-  'approval.voted',
-  'approval.decided',
-  'approval.refused',
-  'approval.expired',
-  'approval.closed',
-  'grant.created',
-  'grant.revoked',
-  'policy.changed',
-  'key.created',
-  'key.revoked',
-  'key.rotated',
-  'key.refused',
-  'console.link-created',
-  'console.signed-in',
-  'console.signed-out',
-  'decision.refused',
-  'credential.put',
-  'credential.deleted',
-  'tenant.paused',
-  'tenant.resumed',
-  'tenant.budgets-changed',
-  'tenant.workspace-changed',
-  'webhook.created',
-  'webhook.deleted',
-  'webhook.redelivered',
-  'session.created',
-  'session.attached',
-  'session.taken-over',
-  'session.released',
-  'session.typed',
-  'session.deleted',
-  'message.sent',
-  'message.edited',
-  'message.withdrawn',
-  'delivery.redelivered',
-  'channel.changed',
-  'channel.member-added',
-  'channel.member-removed',
-  'action.registered',
-  'action.removed',
-  'action.invoked',
-  'action.denied',
-  'store.key-rotated',
-  'store.restored',
-] as const;
-export type AuditAction = (typeof auditActions)[number];
 
 const hashSchema = z.string().regex(/^[0-9a-f]{64}$/, 'Must be 64 hexadecimal digits');
 

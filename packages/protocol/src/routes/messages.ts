@@ -1,10 +1,10 @@
 /** `/v1/messages`, `/v1/deliveries` and `/v1/channels`: messages to sessions, one delivery per recipient. */
 import { z } from 'zod';
 import { imagePartSchema, senderSchema, textPartSchema } from '../schemas/messages.ts';
+import { deliveryModes } from '../schemas/names.ts';
 import {
   capabilityDetailsSchema,
   channelNameSchema,
-  deliveryModes,
   deliveryStatuses,
   handleSchema,
 } from '../schemas/sessions.ts';

@@ -1,12 +1,11 @@
 /** `/v1/sessions`: live participants that can receive messages. */
 import { z } from 'zod';
 import { sessionEventSchema } from '../events/session-events.ts';
+import { agentStatuses, deliveryModes } from '../schemas/names.ts';
 import { permissionsSchema } from '../schemas/permissions.ts';
 import {
-  agentStatuses,
   capabilitiesSchema,
   deliveryStatuses,
-  deliveryModes,
   handleSchema,
   identitySchema,
   sessionCommands,

@@ -1,5 +1,6 @@
 /** `/v1/webhooks`: notifications about approvals, ended runs, sessions and messages. */
 import { z } from 'zod';
+import { webhookEventGroups, webhookEvents } from '../schemas/names.ts';
 import { channelNameSchema, handleSchema } from '../schemas/sessions.ts';
 import { idSchema, timeSchema } from '../schemas/values.ts';
 import {
@@ -12,27 +13,6 @@ import {
   bodyErrors,
   type Route,
 } from './route.ts';
-
-export const webhookEvents = [
-  'approval.requested',
-  'approval.expiring',
-  'approval.expired',
-  'approval.voted',
-  'approval.decided',
-  'run.ended',
-  'session.started',
-  'session.resumed',
-  'session.forked',
-  'session.status-changed',
-  'session.released',
-  'message.sent',
-  'message.received',
-  'delivery.failed',
-] as const;
-export type WebhookEvent = (typeof webhookEvents)[number];
-
-/** Each stands for all events that begin with it. */
-export const webhookEventGroups = ['session.*', 'message.*'] as const;
 
 /** All given conditions must hold. */
 export const webhookFilterSchema = z.strictObject({

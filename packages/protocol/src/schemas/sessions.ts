@@ -4,34 +4,11 @@
  * may differ.
  */
 import { z } from 'zod';
+import { deliveryModes } from './names.ts';
 import { idSchema, lineSchema } from './values.ts';
-
-/** `manual` waits for a flush; each other mode names the boundary at which a message enters. */
-export const deliveryModes = [
-  'immediate',
-  'next-message',
-  'next-tool-call',
-  'on-idle',
-  'manual',
-] as const;
-export type DeliveryMode = (typeof deliveryModes)[number];
 
 export const attachmentTypes = ['text', 'image'] as const;
 export type AttachmentType = (typeof attachmentTypes)[number];
-
-export const agentStatuses = [
-  'starting',
-  'active',
-  'idle',
-  'waiting',
-  'blocked',
-  'paused',
-  'releasing',
-  'released',
-  'offline',
-  'failed',
-] as const;
-export type AgentStatus = (typeof agentStatuses)[number];
 
 /**
  * What a session can declare. `status.idle` and the four like it are no events of their own: each stands

@@ -4,9 +4,9 @@ import {
   type AgentSessionCapabilities,
   capabilitiesSchema,
   capabilityPaths,
-  deliveryModes,
   handleSchema,
 } from '../../src/schemas/sessions.ts';
+import { deliveryModes } from '../../src/schemas/names.ts';
 
 const capabilities = {
   messaging: { receive: true, send: true, attachments: ['text', 'image'] },

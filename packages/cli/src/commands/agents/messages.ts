@@ -1,4 +1,5 @@
 import type { Delivery, DeliveryMode, MessageBody, RelayClient, SessionMessage } from '@relay/sdk';
+import { deliveryModes } from '@relay/protocol/wire';
 import { Option } from 'commander';
 import { type CliCommand, type Context, takeCounted } from '../../command.ts';
 import { askUntil, timeoutOption } from '../../deadline.ts';
@@ -6,15 +7,6 @@ import { CliError, exitCodes, usageError } from '../../errors.ts';
 import { count, pastTime } from '../../options.ts';
 import { formatTime } from '../../output/table.ts';
 import { relay } from '../../environment.ts';
-
-/** Repeats the list in @relay/protocol so that help does not load it; a test compares the two. */
-export const deliveryModes = [
-  'immediate',
-  'next-message',
-  'next-tool-call',
-  'on-idle',
-  'manual',
-] as const satisfies readonly DeliveryMode[];
 
 export interface SendOptions {
   readonly mode?: DeliveryMode;

@@ -1,4 +1,5 @@
 import type { RelayClient, Session, SessionsQuery, SessionSummary } from '@relay/sdk';
+import { agentStatuses } from '@relay/protocol/wire';
 import { Option } from 'commander';
 import { type CliCommand, type Context, take, takeCounted } from '../../command.ts';
 import { CliError, failureOf, usageError } from '../../errors.ts';
@@ -11,20 +12,6 @@ import { formatCost, formatTime } from '../../output/table.ts';
 import { findAgent } from './agents.ts';
 import { printSent, sendOptions, type SendOptions } from './messages.ts';
 import { relay } from '../../environment.ts';
-
-/** Repeats the list in @relay/protocol so that help does not load it; a test compares the two. */
-export const sessionStatuses = [
-  'starting',
-  'active',
-  'idle',
-  'waiting',
-  'blocked',
-  'paused',
-  'releasing',
-  'released',
-  'offline',
-  'failed',
-] as const;
 
 export function registerSessions(program: CliCommand): void {
   const sessions = program
@@ -39,7 +26,7 @@ export function registerSessions(program: CliCommand): void {
   sessions
     .command('list')
     .description('list sessions, newest first')
-    .addOption(new Option('--status <status>', 'only with this status').choices(sessionStatuses))
+    .addOption(new Option('--status <status>', 'only with this status').choices(agentStatuses))
     .option('--harness <name>', 'only of this harness, such as native')
     .option('--label <name:value>', 'only with this label')
     .option('--limit <n>', 'maximum number of results', count, 20)

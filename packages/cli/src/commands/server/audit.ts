@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import type { AuditEntry, AuditExportQuery, AuditHead, AuditQuery } from '@relay/sdk';
+import { auditActions } from '@relay/protocol/wire';
 import { Option } from 'commander';
 import { type CliCommand, type Context, takeCounted } from '../../command.ts';
 import { readDocument, readFile, readLines } from '../../input.ts';
@@ -8,61 +9,6 @@ import { count, pastTime } from '../../options.ts';
 import { shortId } from '../../output/short-id.ts';
 import { formatTime } from '../../output/table.ts';
 import { relay } from '../../environment.ts';
-
-type Action = NonNullable<AuditQuery['action']>;
-
-/** Repeats the list in @relay/protocol so that help does not load it; a test compares the two. */
-const auditActions = [
-  'run.started',
-  'run.canceled',
-  'call.allowed',
-  'call.denied',
-  'call.breached',
-  'approval.voted',
-  'approval.decided',
-  'approval.refused',
-  'approval.expired',
-  'approval.closed',
-  'grant.created',
-  'grant.revoked',
-  'policy.changed',
-  'key.created',
-  'key.revoked',
-  'key.rotated',
-  'key.refused',
-  'console.link-created',
-  'console.signed-in',
-  'console.signed-out',
-  'decision.refused',
-  'credential.put',
-  'credential.deleted',
-  'tenant.paused',
-  'tenant.resumed',
-  'tenant.budgets-changed',
-  'tenant.workspace-changed',
-  'webhook.created',
-  'webhook.deleted',
-  'webhook.redelivered',
-  'session.created',
-  'session.attached',
-  'session.taken-over',
-  'session.released',
-  'session.typed',
-  'session.deleted',
-  'message.sent',
-  'message.edited',
-  'message.withdrawn',
-  'delivery.redelivered',
-  'channel.changed',
-  'channel.member-added',
-  'channel.member-removed',
-  'action.registered',
-  'action.removed',
-  'action.invoked',
-  'action.denied',
-  'store.key-rotated',
-  'store.restored',
-] as const satisfies readonly Action[];
 
 export function registerAudit(program: CliCommand): void {
   const audit = program

@@ -1,12 +1,8 @@
 import type { ApiKeyBody } from '@relay/sdk';
-import { defined } from '@relay/protocol/wire';
+import { defined, roleNames, scopes } from '@relay/protocol/wire';
 import { Option } from 'commander';
 import { type CliCommand, type Context, takeCounted } from '../../command.ts';
 import { count, durationOrZero, futureTime } from '../../options.ts';
-
-/** Repeat the lists in @relay/protocol so that help does not load it; a test compares them. */
-export const keyRoles = ['viewer', 'operator', 'approver', 'admin'] as const;
-export const keyScopes = ['read', 'runs', 'worker', 'approve', 'admin'] as const;
 
 export function registerKeys(program: CliCommand): void {
   const keys = program
@@ -26,10 +22,12 @@ export function registerKeys(program: CliCommand): void {
   keys
     .command('create <name>')
     .description('create a key; it is shown only once')
-    .addOption(new Option('--role <role>', 'role of the key (default: operator)').choices(keyRoles))
+    .addOption(
+      new Option('--role <role>', 'role of the key (default: operator)').choices(roleNames),
+    )
     .addOption(
       new Option('--scopes <scopes...>', 'scopes of the key, instead of a role')
-        .choices(keyScopes)
+        .choices(scopes)
         .conflicts('role'),
     )
     .option('--group <groups...>', 'groups of approvers that the key belongs to')

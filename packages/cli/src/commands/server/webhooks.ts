@@ -1,29 +1,10 @@
 import type { WebhookBody } from '@relay/sdk';
+import { webhookEventGroups, webhookEvents } from '@relay/protocol/wire';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, takeCounted } from '../../command.ts';
 import { count } from '../../options.ts';
 
 type Event = WebhookBody['events'][number];
-
-/** Repeats the list in @relay/protocol so that help does not load it; a test compares the two. */
-const webhookEvents = [
-  'approval.requested',
-  'approval.expiring',
-  'approval.expired',
-  'approval.voted',
-  'approval.decided',
-  'run.ended',
-  'session.started',
-  'session.resumed',
-  'session.forked',
-  'session.status-changed',
-  'session.released',
-  'message.sent',
-  'message.received',
-  'delivery.failed',
-  'session.*',
-  'message.*',
-] as const satisfies readonly Event[];
 
 export function registerWebhooks(program: CliCommand): void {
   const webhooks = program
@@ -41,7 +22,7 @@ export function registerWebhooks(program: CliCommand): void {
     .description('add a webhook; its signing secret is shown only once')
     .addOption(
       new Option('--events <events...>', 'events to deliver')
-        .choices(webhookEvents)
+        .choices([...webhookEvents, ...webhookEventGroups])
         .default(['approval.requested', 'run.ended']),
     )
     .option('--handle <handle>', 'only events of the session with this handle')
