@@ -91,7 +91,7 @@ export interface Relay {
   readonly sessionHub: Hub<StoredSessionEvent>;
   readonly programHub: Hub<StoredSessionEvent>;
   readonly feed: Feed;
-  /** Which commands run in a sandbox; undefined if the tools are replaced. */
+  /** Which commands run in a sandbox; undefined if no tenant can run any. */
   readonly sandbox?: string;
   /** All MCP servers of the configuration. */
   mcpServers(): readonly McpServerStatus[];
@@ -326,7 +326,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     sessionHub,
     programHub,
     feed,
-    ...defined({ sandbox: bash?.summary }),
+    ...defined({ sandbox: workspaces.isEmpty ? undefined : bash?.summary }),
     mcpServers: () => mcp?.status() ?? [],
     async start() {
       await killOrphans(file.mcpServers ?? {}, options.tools === undefined, log);

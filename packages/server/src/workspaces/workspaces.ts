@@ -65,6 +65,11 @@ export class Workspaces {
     return this.#registries.get(tenantId) ?? this.#options.tools;
   }
 
+  /** Whether no tenant has one. */
+  get isEmpty(): boolean {
+    return this.#roots.size === 0;
+  }
+
   /** The workspace of a tenant, as a real path. */
   folderOf(tenantId: string): string | undefined {
     return this.#roots.get(tenantId);
