@@ -24,7 +24,9 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => s
 // npm is its parent, because its script begins with `exec`, and may be killed too. Other parents may end.
 if (process.env.npm_lifecycle_event === 'start') {
   const watching = setInterval(() => {
-    if (process.ppid !== parent) server.kill('SIGTERM');
+    if (process.ppid === parent) return;
+    clearInterval(watching);
+    server.kill('SIGTERM');
   }, 500);
   watching.unref();
 }

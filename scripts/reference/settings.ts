@@ -32,6 +32,11 @@ const settings: Readonly<Record<string, Readonly<Record<string, Setting>>>> = {
       default: '`15000`',
       purpose: 'time after which other nodes take over the runs of a node that stopped responding',
     },
+    RELAY_STOP_TIMEOUT_MS: {
+      default: '`30000`',
+      purpose:
+        'how long a server that [stops](../guides/deploy.md#2-start-it-with-systemd) waits for tools and actions that are running; idempotent ones get at most 5 s',
+    },
     RELAY_RETENTION_DAYS: {
       default: none,
       purpose:

@@ -1,6 +1,6 @@
 /** `relay dev`: a server that restarts when its configuration changes. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -96,3 +96,58 @@ test.each(['SIGTERM', 'SIGINT'] as const)(
   },
   180_000,
 );
+
+test('relay dev waits for a running tool before it restarts, and a second signal ends it at once', async () => {
+  const server = new URL('../../packages/server/src/index.ts', import.meta.url).href;
+  const config = (text: string) => `
+    import { existsSync, writeFileSync } from 'node:fs';
+    import { defineTool } from '${server}';
+    const refund = defineTool({
+      name: 'refund', description: '${text}', schema: { type: 'object' }, allowedByDefault: true,
+      async execute() {
+        writeFileSync('started', '');
+        while (!existsSync('finish')) await new Promise((resolve) => setTimeout(resolve, 20));
+        return 'refunded';
+      },
+    });
+    export default { agents: [{ name: 'shop', model: 'demo', instructions: 'Help.', tools: [refund] }] };`;
+  write('relay.config.ts', config('One'));
+  start();
+  await expect.poll(starts, polled).toBe(1);
+  const request = (path: string, init: RequestInit = {}) => {
+    const url = said
+      .match(/listening on (\S+)/g)
+      ?.at(-1)
+      ?.slice('listening on '.length);
+    const key = readFileSync(join(dir, '.relay/first-key'), 'utf8').trim();
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+    return fetch(`${url}${path}`, { ...init, headers });
+  };
+  const body = JSON.stringify({ agent: 'shop', input: 'use refund {}' });
+  const begin = async () => {
+    rmSync(join(dir, 'started'), { force: true });
+    const response = await request('/v1/runs', { method: 'POST', body });
+    await expect.poll(() => existsSync(join(dir, 'started')), polled).toBe(true);
+    return response.headers.get('x-run-id') ?? '';
+  };
+  const statusOf = async (id: string) =>
+    ((await (await request(`/v1/runs/${id}`)).json()) as { status: string }).status;
+  const first = await begin();
+  write('relay.config.ts', config('Two'));
+  await expect
+    .poll(() => said, polled)
+    .toContain(`Waiting up to 30 s for 1 call to finish: refund (run ${first}).`);
+  write('relay.config.ts', config('Three'));
+  write('finish', '');
+  await expect.poll(starts, polled).toBe(2);
+  await expect.poll(() => statusOf(first), polled).toBe('completed');
+  rmSync(join(dir, 'finish'));
+  const second = await begin();
+  dev.kill('SIGTERM');
+  await expect.poll(() => said, polled).toContain(`refund (run ${second}).`);
+  const ended = new Promise((resolve) => dev.once('exit', resolve));
+  await new Promise((resolve) => setTimeout(resolve, 1_100));
+  dev.kill('SIGTERM');
+  await ended;
+  expect(existsSync(join(dir, 'finish'))).toBe(false);
+}, 180_000);

@@ -99,7 +99,7 @@ async function live(
       model: plan.model,
       tools: [...plan.tools, ...plan.delegates],
       agents: plan.agents,
-      settings: { graceMs: 10 },
+      settings: { graceMs: 10, stopTimeoutMs: 10 },
       restarted: true,
     });
     const ref = { tenantId: kernel.tenantId, runId };

@@ -47,9 +47,10 @@ describe('the files of the scale-out guide', () => {
     expect(existsSync(new URL(entry, root))).toBe(true);
     const [grace] = matches(example('compose.yaml'), /stop_grace_period: (\d+)s/g);
     const [stopTimeout] = matches(read('examples/deploy/relay.service'), /TimeoutStopSec=(\d+)/g);
-    const [lease] = matches(read('packages/core/src/engine.ts'), /graceMs: (\d+)_000/g);
+    const [tools] = matches(read('packages/core/src/engine.ts'), /stopTimeoutMs: (\d+)_000/g);
+    const [closing] = matches(read('packages/server/src/serve.ts'), /closeTimeoutMs = (\d+)_000/g);
     for (const seconds of [grace, stopTimeout]) {
-      expect(Number(seconds)).toBeGreaterThan(Number(lease));
+      expect(Number(seconds)).toBeGreaterThan(Number(tools) + Number(closing));
     }
   });
 

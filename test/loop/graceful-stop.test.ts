@@ -31,7 +31,7 @@ describe('a graceful stop', () => {
     const tool = createRecordingTool({ name: 'pay', ...free });
     tool.hold();
     const model = createScriptedModel([[toolCall('call_1', 'pay', {}), finish()], answer]);
-    const kernel = await boot({ model, tools: [tool], settings: { graceMs: 60_000 } });
+    const kernel = await boot({ model, tools: [tool], settings: { stopTimeoutMs: 60_000 } });
     const run = await ask(kernel);
     await until(async () => tool.executions.length === 1, 'the tool');
     const stopped = kernel.stop();
@@ -61,7 +61,7 @@ describe('a graceful stop', () => {
       },
     });
     const model = createScriptedModel([[toolCall('call_1', 'pay', {}), finish()], answer]);
-    const kernel = await boot({ model, tools: [tool], settings: { graceMs: 20 } });
+    const kernel = await boot({ model, tools: [tool], settings: { stopTimeoutMs: 20 } });
     const run = await ask(kernel);
     await until(async () => signal !== undefined, 'the tool');
     await kernel.stop();
@@ -75,13 +75,45 @@ describe('a graceful stop', () => {
     expect(again.executions).toEqual([]);
   });
 
+  test('waits longer than the grace period only for tools that cannot run again', async () => {
+    const { boot } = await openFixture();
+    const clock = new ManualClock();
+    const pay = createRecordingTool({ name: 'pay', ...free });
+    const look = createRecordingTool({ name: 'look', ...free, idempotent: true });
+    const survey = createRecordingTool({
+      name: 'survey',
+      ...free,
+      execute: async (_input, { ask: askPerson }) => {
+        await askPerson({ prompt: 'Size?', schema: { type: 'object' } });
+        return {};
+      },
+    });
+    pay.hold();
+    look.hold();
+    const calls = ['pay', 'look', 'survey'].map((name) => toolCall(`call_${name}`, name, {}));
+    const model = createScriptedModel([[...calls, finish()], answer]);
+    const settings = { graceMs: 100, stopTimeoutMs: 10_000 };
+    const kernel = await boot({ model, tools: [pay, look, survey], clock, settings });
+    const { supervisor } = kernel.control;
+    const run = await ask(kernel);
+    await untilStored(kernel, run.id, { type: 'approval.requested' });
+    expect(supervisor.toolsToWaitFor).toEqual([{ runId: run.id, name: 'pay' }]);
+    const stopped = kernel.stop();
+    await clock.advance(9_000);
+    expect(supervisor.activeRuns).toBe(1);
+    pay.release();
+    await stopped;
+    const events = await journal(kernel, run.id);
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ name: 'pay' }]);
+  });
+
   test('keeps its lease while its tool has time to finish', async () => {
     const { boot } = await openFixture();
     const clock = new ManualClock();
     const tool = createRecordingTool({ name: 'pay', ...free });
     tool.hold();
     const model = createScriptedModel([[toolCall('call_1', 'pay', {}), finish()], answer]);
-    const settings = { leaseTtlMs: 3_000, graceMs: 10_000 };
+    const settings = { leaseTtlMs: 3_000, stopTimeoutMs: 10_000 };
     const made = { model, tools: [tool], clock, settings };
     const kernel = await boot(made);
     const next = await boot(made);
@@ -160,7 +192,7 @@ describe('a graceful stop', () => {
       answer,
     ]);
     const tools = [slow, tool];
-    const kernel = await boot({ model, tools, settings: { graceMs: 60_000 } });
+    const kernel = await boot({ model, tools, settings: { stopTimeoutMs: 60_000 } });
     const run = await ask(kernel);
     await until(async () => slow.executions.length === 1, 'the slow tool');
     const [approval] = openApprovals(await journal(kernel, run.id));

@@ -297,7 +297,7 @@ describe('a fault of the store', () => {
       store,
       model,
       tools: [tool],
-      settings: { graceMs: 5_000 },
+      settings: { stopTimeoutMs: 5_000 },
     });
     const run = await ask(kernel);
     await until(async () => tool.executions.length === 1, 'the tool');

@@ -88,6 +88,7 @@ export async function bootKernel(options: KernelOptions): Promise<Kernel> {
       ...defaultSettings,
       node: uuidv7(),
       graceMs: 200,
+      stopTimeoutMs: 200,
       lateAnswerMs: 0,
       suspectDelayMs: 0,
       providerAttempts: 4,

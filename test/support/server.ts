@@ -71,6 +71,7 @@ export class TestServer {
         RELAY_PORT: '0',
         RELAY_DATA_DIR: this.dataDir,
         RELAY_PROVIDER_ATTEMPTS: '4',
+        RELAY_STOP_TIMEOUT_MS: '5000',
         ...this.#env,
         ...env,
       },

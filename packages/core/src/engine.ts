@@ -32,8 +32,13 @@ export interface Settings {
   /** How long a client has to post the result of a function tool. */
   readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
-  /** How long tools may finish when the server shuts down or a run is canceled. */
+  /** How long tools may finish when a run is canceled or reaches its time limit. */
   readonly graceMs: number;
+  /**
+   * How long tools may finish when this node stops driving their run. Idempotent tools run again, so they get
+   * no more than `graceMs`.
+   */
+  readonly stopTimeoutMs: number;
   /** How often a model is called for one turn, if it fails for now. */
   readonly providerAttempts: number;
   /** How long a turn may wait between these attempts in all. */
@@ -82,6 +87,7 @@ export const defaultSettings: Omit<Settings, 'node'> = {
   toolResultTimeoutMs: 10 * 60 * 1000,
   maxActiveRuns: 256,
   graceMs: 5_000,
+  stopTimeoutMs: 30_000,
   providerAttempts: 9,
   providerWaitMs: 60_000,
   maxAnswerChars: 4 * 1024 * 1024,

@@ -40,7 +40,7 @@ import {
   wakesSuspendedRun,
 } from './ports/index.ts';
 import { publishStored } from './publisher.ts';
-import { fail, failCorruptRun, yieldRun } from './run/end.ts';
+import { fail, failCorruptRun, toolsToWaitFor, yieldRun } from './run/end.ts';
 import { isStoreFault, runErrorOf } from './run/errors.ts';
 import { bytesPerChar, bytesPerRun, type LiveRun } from './run/live-run.ts';
 import type { MemoryAccount } from './runtime/memory-budget.ts';
@@ -73,6 +73,7 @@ interface StoreFaults {
 
 const tenantPaused = { kind: 'yield', reason: 'The tenant is paused' } as const;
 const shuttingDown = { kind: 'yield', reason: 'The server is shutting down' } as const;
+const leaseLost = { kind: 'yield', reason: 'The lease was lost', isLeaseLost: true } as const;
 const scanIntervalMs = 1_000;
 const scanLimit = 1_000;
 /** How many runs are claimed and loaded at the same time. */
@@ -119,6 +120,15 @@ export class Supervisor {
 
   get activeRuns(): number {
     return this.#active.size;
+  }
+
+  /** The tools that a stop waits for. */
+  get toolsToWaitFor(): { readonly runId: string; readonly name: string }[] {
+    return [...this.#active.values()].flatMap(({ ref, live }) =>
+      live === undefined
+        ? []
+        : toolsToWaitFor(live).map(({ name }) => ({ runId: ref.runId, name })),
+    );
   }
 
   /** Reserves a slot for a run that is about to be created; `adopt` or `cancelReservation` releases it. */
@@ -470,7 +480,7 @@ export class Supervisor {
     const held = new Set(await store.renewLeases(owner, { runIds, now, until }));
     for (const runId of runIds) {
       if (held.has(runId)) continue;
-      this.#active.get(runId)?.live?.stopWith({ kind: 'yield', reason: 'The lease was lost' });
+      this.#active.get(runId)?.live?.stopWith(leaseLost);
     }
   }
 

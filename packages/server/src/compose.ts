@@ -95,6 +95,8 @@ export interface Relay {
   readonly sandbox?: string;
   /** All MCP servers of the configuration. */
   mcpServers(): readonly McpServerStatus[];
+  /** The tools and actions that a stop waits for, for people. */
+  workInProgress(): string[];
   /** Recovers runs of an earlier process and starts all background work. */
   start(): Promise<void>;
   /** Releases all runs gracefully. The caller closes the store. */
@@ -213,6 +215,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       ...defaultSettings,
       node,
       leaseTtlMs: config.leaseTtlMs,
+      stopTimeoutMs: config.stopTimeoutMs,
       approvalTtlMs: config.approvalTtlMs,
       toolResultTimeoutMs: config.toolResultTimeoutMs,
       maxActiveRuns: config.maxActiveRuns,
@@ -328,6 +331,12 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     feed,
     ...defined({ sandbox: workspaces.isEmpty ? undefined : bash?.summary }),
     mcpServers: () => mcp?.status() ?? [],
+    workInProgress: () => [
+      ...control.supervisor.toolsToWaitFor.map(({ name, runId }) => `${name} (run ${runId})`),
+      ...invocations.handlersToWaitFor.map(
+        ({ name, invocationId }) => `${name} (invocation ${invocationId})`,
+      ),
+    ],
     async start() {
       await killOrphans(file.mcpServers ?? {}, options.tools === undefined, log);
       if (heartbeat === undefined) {
@@ -358,14 +367,20 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
       stopping = true;
       await stopAll([
         unsubscribe,
-        () => host.stop(),
-        () => invocations.stop(),
+        // What they have begun gets the same time to finish.
+        [
+          () => host.stop(),
+          () => invocations.stop(),
+          () =>
+            stopAll([
+              () => attendant.stop(),
+              () => Promise.all(endings),
+              () => control.supervisor.stop(),
+            ]),
+        ],
         () => housekeeping.stop(),
         () => embeddings?.worker.stop(),
         () => workspaces.stop(),
-        () => attendant.stop(),
-        () => Promise.all(endings),
-        () => control.supervisor.stop(),
         // What the runs have done until here is on its way to their readers.
         () => streams.stop(),
         () => mcp?.stop(),
@@ -425,15 +440,15 @@ async function killOrphans(
   if (ended > 0) log.warn('Killed orphaned processes of an earlier server', { ended });
 }
 
-/** Runs every step in order, also after one that fails; then throws the errors. */
-export async function stopAll(steps: readonly (() => unknown)[]): Promise<void> {
+type StopStep = () => unknown;
+
+/** Runs every step in order, those of a list together, also after one that fails; then throws the errors. */
+export async function stopAll(steps: readonly (StopStep | readonly StopStep[])[]): Promise<void> {
   const errors: unknown[] = [];
   for (const step of steps) {
-    try {
-      await step();
-    } catch (error) {
-      errors.push(error);
-    }
+    const together = typeof step === 'function' ? [step] : step;
+    const results = await Promise.allSettled(together.map(async (each) => each()));
+    errors.push(...results.flatMap((each) => (each.status === 'rejected' ? [each.reason] : [])));
   }
   if (errors.length === 1) throw errors[0];
   if (errors.length > 1) throw new AggregateError(errors, 'Several components failed to stop');

@@ -43,6 +43,9 @@ export interface ServeOptions extends Installation {
 export interface RunningServer {
   readonly url: string;
   readonly log: ServerLog;
+  readonly stopTimeoutMs: number;
+  /** The tools and actions that `stop` waits for, for people. */
+  workInProgress(): string[];
   stop(): Promise<void>;
 }
 
@@ -132,6 +135,8 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     return {
       url,
       log,
+      stopTimeoutMs: config.stopTimeoutMs,
+      workInProgress: () => relay.workInProgress(),
       async stop() {
         // Before the port is free: from then on another process can listen on it.
         unregister?.();
@@ -247,7 +252,8 @@ function urlOf(config: Config, address: AddressInfo | string | null): string {
   return `http://${host}:${port}`;
 }
 
-const stopTimeoutMs = 20_000;
+/** Besides the time that tools get: for connections, webhooks and the store. */
+const closeTimeoutMs = 15_000;
 /** A start may be waiting for a database that does not answer. */
 const abortStartTimeoutMs = 10_000;
 
@@ -269,14 +275,20 @@ export async function serveProcess(options: ServeProcessOptions): Promise<void> 
     print: (line) => console.log(line),
   });
   let running: RunningServer | undefined;
-  let stopping = false;
+  let stoppedAt: number | undefined;
   // `npm start` holds the other end of a channel. That it closes means that `npm start` was killed.
   for (const event of ['SIGINT', 'SIGTERM', 'SIGHUP', 'disconnect'] as const) {
     process.on(event, () => {
-      // A terminal and npm both forward a signal.
-      if (stopping) return;
-      stopping = true;
-      void stopProcess(starting, running === undefined ? abortStartTimeoutMs : stopTimeoutMs);
+      if (stoppedAt === undefined) {
+        stoppedAt = Date.now();
+        const note = running === undefined ? undefined : waitingNote(running, event);
+        if (note !== undefined) console.log(note);
+        const timeoutMs =
+          running === undefined ? abortStartTimeoutMs : running.stopTimeoutMs + closeTimeoutMs;
+        void stopProcess(starting, timeoutMs);
+      } else if (isSecondRequest(event, Date.now() - stoppedAt)) {
+        process.exit(1);
+      }
     });
   }
   process.channel?.unref();
@@ -286,6 +298,22 @@ export async function serveProcess(options: ServeProcessOptions): Promise<void> 
     log.error('Uncaught exception; the process exits', { error });
     process.exit(1);
   });
+}
+
+/** A terminal, npm and `relay dev` all pass on a signal, so that one request can arrive several times. */
+function isSecondRequest(event: string, afterMs: number): boolean {
+  return (event === 'SIGINT' || event === 'SIGTERM') && afterMs > 1_000;
+}
+
+function waitingNote(running: RunningServer, event: string): string | undefined {
+  const work = running.workInProgress();
+  if (work.length === 0 || running.stopTimeoutMs === 0) return undefined;
+  const seconds = Math.ceil(running.stopTimeoutMs / 1_000);
+  const calls = `${work.length} ${work.length === 1 ? 'call' : 'calls'}`;
+  const names = work.length > 5 ? [...work.slice(0, 5), '…'] : work;
+  const note = `Waiting up to ${seconds} s for ${calls} to finish: ${names.join(', ')}.`;
+  if (!process.stdout.isTTY) return note;
+  return `${note} Press Ctrl-C ${event === 'SIGINT' ? 'again ' : ''}to stop now.`;
 }
 
 function environmentOf(options: ServeProcessOptions): Installation['env'] {

@@ -32,7 +32,7 @@ export class DevServer {
   readonly #options: DevServerOptions;
   readonly #watched = new Set<string>();
   #server: ChildProcess | undefined;
-  #changed: string | undefined;
+  #hasChanged = false;
   #stopping = false;
   #wake = () => {};
 
@@ -49,7 +49,7 @@ export class DevServer {
       while (!this.#stopping) {
         const { code, signal } = await this.#serve();
         if (this.#stopping) break;
-        if (this.#changed === undefined) {
+        if (!this.#hasChanged) {
           if (signal === null && code === 0) return 0;
           if (signal === null) {
             print('Waiting for a change of the configuration …');
@@ -57,9 +57,8 @@ export class DevServer {
           }
         }
         if (this.#stopping) break;
-        const reason = this.#changed === undefined ? `Ended by ${signal}` : this.#describe();
-        print(`${reason}: the server restarts`);
-        this.#changed = undefined;
+        if (!this.#hasChanged) print(`Ended by ${signal}: the server restarts`);
+        this.#hasChanged = false;
       }
       return 0;
     } finally {
@@ -101,7 +100,11 @@ export class DevServer {
     watchFile(path, { interval: pollIntervalMs }, (now, before) => {
       // Node also calls this once for a file that does not exist.
       if (now.mtimeMs === before.mtimeMs && now.ino === before.ino) return;
-      this.#changed = path;
+      // The server is stopping already, and may be waiting for its tools.
+      if (this.#hasChanged) return;
+      this.#hasChanged = true;
+      const { cwd, print } = this.#options;
+      print(`${relative(cwd, path)} has changed: the server restarts`);
       this.#server?.kill('SIGTERM');
       this.#wake();
     });
@@ -110,11 +113,7 @@ export class DevServer {
   #nextChange(): Promise<void> {
     return new Promise((resolve) => {
       this.#wake = resolve;
-      if (this.#stopping || this.#changed !== undefined) resolve();
+      if (this.#stopping || this.#hasChanged) resolve();
     });
-  }
-
-  #describe(): string {
-    return `${relative(this.#options.cwd, this.#changed ?? '')} has changed`;
   }
 }

@@ -1,13 +1,18 @@
+import type { Tool } from '../ports/index.ts';
+
 /** A running model call or tool of an agent. It can be stopped, but may ignore its signal. */
 export class Activity {
   readonly agentId: string;
   readonly startedAt: number;
+  /** Undefined for a model call. */
+  readonly tool: Pick<Tool, 'name' | 'idempotent'> | undefined;
   readonly #controller = new AbortController();
   #stopWaiting: (() => void) | undefined;
 
-  constructor(agentId: string, startedAt = 0) {
+  constructor(agentId: string, startedAt = 0, tool?: Activity['tool']) {
     this.agentId = agentId;
     this.startedAt = startedAt;
+    this.tool = tool;
   }
 
   get signal(): AbortSignal {

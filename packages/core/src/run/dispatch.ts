@@ -129,7 +129,7 @@ function resultBy({ engine }: LiveRun, { timeoutMs }: Tool['client'] & {}): stri
 
 function execute(run: LiveRun, agent: AgentState, tool: Tool, intent: Intent): void {
   const { toolCallId } = intent;
-  const activity = run.beginTool(toolCallId, agent.id);
+  const activity = run.beginTool(toolCallId, agent.id, tool);
   if (run.stop?.kind === 'cancel') {
     // Canceled while the intent was being stored: the tool has certainly not run.
     const failed = toolFailed(agent, intent, 'run_canceled', run.stop.reason);

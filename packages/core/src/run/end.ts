@@ -3,13 +3,14 @@ import { type RunError, type RunEvent, type Trust } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { MemoryRecord, RunRef, SessionWrite } from '../ports/index.ts';
 import { publishStored } from '../publisher.ts';
-import type { LiveRun } from './live-run.ts';
+import type { LiveRun, RunningTool } from './live-run.ts';
 import { settleResults } from './agents/spawn.ts';
 import { memoryOfRun } from './context/memory.ts';
 import type { AgentState } from './state/agent.ts';
+import { openQuestionsOf } from './state/call.ts';
 import { type Command, decide } from './state/machine.ts';
 import { project } from './state/projection.ts';
-import { initialState, type RunState } from './state/state.ts';
+import { callOf, initialState, liveAgents, type RunState } from './state/state.ts';
 
 export type Outcome = 'settled' | 'suspended' | 'yielded';
 
@@ -20,8 +21,20 @@ export async function suspend(run: LiveRun): Promise<Outcome> {
   return 'suspended';
 }
 
+/** Tools get time to finish. Results are stored as they arrive: the process may be ended meanwhile. */
 export async function yieldRun(run: LiveRun): Promise<Outcome> {
-  await finishTools(run);
+  const { graceMs, stopTimeoutMs } = run.engine.settings;
+  const { stop } = run;
+  const isLeaseLost = stop?.kind === 'yield' && stop.isLeaseLost === true;
+  const onResult = async () => {
+    settleResults(run);
+    await run.journal.settled();
+  };
+  const firstMs = Math.min(graceMs, stopTimeoutMs);
+  await waitForTools(run, firstMs, () => run.hasTools, onResult);
+  const moreMs = isLeaseLost ? 0 : stopTimeoutMs - firstMs;
+  await waitForTools(run, moreMs, () => toolsToWaitFor(run).length > 0, onResult);
+  stopTools(run);
   await run.journal.write([], { release: true });
   run.cacheTranscripts();
   return 'yielded';
@@ -42,7 +55,8 @@ export async function fail(run: LiveRun, error: RunError): Promise<Outcome> {
 }
 
 export async function cancel(run: LiveRun, reason: string): Promise<Outcome> {
-  await finishTools(run);
+  await waitForTools(run, run.engine.settings.graceMs, () => run.hasTools);
+  stopTools(run);
   return settle(run, { type: 'cancel', reason, trust: await trustOf(run) });
 }
 
@@ -59,15 +73,40 @@ async function settle(
   return 'settled';
 }
 
-/** Gives running tools the grace period to finish; their results are kept. */
-async function finishTools(run: LiveRun): Promise<void> {
-  const grace = new AbortController();
-  const over = run.engine.clock.sleep(run.engine.settings.graceMs, grace.signal);
-  while (run.hasTools) {
-    const isOver = await Promise.race([over.then(() => true), run.waitForTool().then(() => false)]);
-    if (isOver) break;
+async function waitForTools(
+  run: LiveRun,
+  ms: number,
+  isNeeded: () => boolean,
+  onResult?: () => Promise<void>,
+): Promise<void> {
+  const isOver = new AbortController();
+  const timeout = run.engine.clock.sleep(ms, isOver.signal).then(() => 'timeout' as const);
+  try {
+    while (isNeeded()) {
+      if ((await Promise.race([timeout, run.waitForTool()])) === 'timeout') return;
+      await onResult?.();
+    }
+  } finally {
+    isOver.abort();
   }
-  grace.abort('over');
+}
+
+/** Tools whose outcome would be unknown. Those that wait for a person or for a sub-agent would wait in vain. */
+export function toolsToWaitFor(run: LiveRun): RunningTool[] {
+  return run.runningTools.filter((running) => {
+    const call = callOf(run.state, running);
+    const isAsking = call !== undefined && openQuestionsOf(call).length > 0;
+    return !running.idempotent && !isAsking && !hasLiveSubAgents(run, running);
+  });
+}
+
+function hasLiveSubAgents(run: LiveRun, { agentId, toolCallId }: RunningTool): boolean {
+  return liveAgents(run.state).some(
+    ({ parentId, spawned }) => parentId === agentId && spawned?.toolCallId === toolCallId,
+  );
+}
+
+function stopTools(run: LiveRun): void {
   run.stopTools();
   settleResults(run);
 }

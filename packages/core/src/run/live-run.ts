@@ -16,6 +16,7 @@ import type {
   RunIdentity,
   RunRef,
   TenantStore,
+  Tool,
 } from '../ports/index.ts';
 import { charsIn, type MemoryAccount } from '../runtime/memory-budget.ts';
 import { Signal } from '../runtime/signal.ts';
@@ -31,7 +32,7 @@ import type { TurnOutcome } from './turn.ts';
 /** Why a live run stops: it is canceled, or this node no longer drives it. */
 export type Stop =
   | { readonly kind: 'cancel'; readonly reason: string }
-  | { readonly kind: 'yield'; readonly reason: string };
+  | { readonly kind: 'yield'; readonly reason: string; readonly isLeaseLost?: boolean };
 
 export interface LiveRunOptions {
   readonly engine: Engine;
@@ -61,6 +62,13 @@ export const bytesPerRun = 64 * 1024;
 
 /** Why a model call is aborted that begins again with a message. */
 const interruption = new Error('A message interrupted the model call');
+
+export interface RunningTool {
+  readonly toolCallId: string;
+  readonly agentId: string;
+  readonly name: string;
+  readonly idempotent: boolean;
+}
 
 export interface EndedTurn {
   readonly agentId: string;
@@ -235,6 +243,15 @@ export class LiveRun {
     return this.#tools.size > 0;
   }
 
+  get runningTools(): RunningTool[] {
+    return Array.from(this.#tools, ([toolCallId, { agentId, tool }]) => ({
+      toolCallId,
+      agentId,
+      name: tool?.name ?? '',
+      idempotent: tool?.idempotent ?? false,
+    }));
+  }
+
   isCallingModel(agentId: string): boolean {
     return this.#turns.has(agentId);
   }
@@ -285,8 +302,8 @@ export class LiveRun {
     for (const tool of this.#tools.values()) if (tool.agentId === agentId) tool.stop(reason);
   }
 
-  beginTool(toolCallId: string, agentId: string): Activity {
-    const activity = new Activity(agentId);
+  beginTool(toolCallId: string, agentId: string, tool: Tool): Activity {
+    const activity = new Activity(agentId, this.engine.clock.now(), tool);
     this.#tools.set(toolCallId, activity);
     if (this.#stop?.kind === 'cancel') activity.stop(this.#stop);
     return activity;

@@ -63,6 +63,8 @@ export class InvocationRunner {
   readonly #places = new SharedPlaces(maxRunning);
   readonly #queue = new FairQueue<InvocationRef>();
   readonly #running = new Map<string, Promise<void>>();
+  /** Invocations whose handlers run. */
+  readonly #handled = new Map<string, InvocationRecord>();
   readonly #waiting = new Map<string, Set<Waiter>>();
   #loop: BackgroundLoop | undefined;
   #isStopped = false;
@@ -83,14 +85,30 @@ export class InvocationRunner {
     this.#loop.start();
   }
 
-  /** Handlers get some time to end. What they leave is found as after a crash. */
+  /** Handlers get time to end, those that can run again less. What they leave is found as after a crash. */
   async stop(): Promise<void> {
-    const { clock, settings } = this.#options.engine();
+    const { graceMs, stopTimeoutMs } = this.#options.engine().settings;
     this.#isStopped = true;
     await this.#loop?.stop();
+    const firstMs = Math.min(graceMs, stopTimeoutMs);
+    await this.#untilEnded([...this.#running.keys()], firstMs);
+    const ids = this.handlersToWaitFor.map(({ invocationId }) => invocationId);
+    await this.#untilEnded(ids, stopTimeoutMs - firstMs);
+  }
+
+  async #untilEnded(invocationIds: readonly string[], ms: number): Promise<void> {
+    const { clock } = this.#options.engine();
     const isOver = new AbortController();
-    const ended = Promise.allSettled(this.#running.values()).then(() => isOver.abort());
-    await Promise.race([ended, clock.sleep(settings.graceMs, isOver.signal)]);
+    const running = invocationIds.flatMap((id) => this.#running.get(id) ?? []);
+    const ended = Promise.all(running);
+    await Promise.race([ended.then(() => isOver.abort()), clock.sleep(ms, isOver.signal)]);
+  }
+
+  /** The handlers that a stop waits for: their outcome would be unknown. */
+  get handlersToWaitFor(): { readonly invocationId: string; readonly name: string }[] {
+    return [...this.#handled.values()]
+      .filter(({ idempotent }) => !idempotent)
+      .map(({ id, action }) => ({ invocationId: id, name: action }));
   }
 
   /** Reserves a place for an invocation that is about to be stored. `release` follows in any case. */
@@ -238,6 +256,7 @@ export class InvocationRunner {
       })
       .finally(() => {
         this.#running.delete(invocationId);
+        this.#handled.delete(invocationId);
         this.release(tenantId, invocationId);
       });
     this.#running.set(invocationId, running);
@@ -303,6 +322,7 @@ export class InvocationRunner {
   async #run(tenantId: string, invocation: InvocationRecord, action: Action): Promise<void> {
     const engine = this.#options.engine();
     const { id, timeoutMs } = invocation;
+    this.#handled.set(id, invocation);
     const ending = new AbortController();
     const extending = this.#extend(tenantId, invocation, ending);
     const timeout = engine.clock.sleep(timeoutMs, ending.signal).then((): InvocationResult => {

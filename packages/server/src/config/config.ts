@@ -27,6 +27,8 @@ export interface Config {
   /** The embedding model. Undefined: the one in `relay.config.ts`, or none. */
   readonly embeddings: string | undefined;
   readonly leaseTtlMs: number;
+  /** How long running tools may finish when the server stops. */
+  readonly stopTimeoutMs: number;
   readonly approvalTtlMs: number;
   readonly toolResultTimeoutMs: number;
   readonly maxActiveRuns: number;
@@ -121,6 +123,11 @@ export function readConfig(env: Environment, cwd: string): Config {
     defaultModel: text(env, 'RELAY_DEFAULT_MODEL'),
     embeddings: text(env, 'RELAY_EMBEDDINGS'),
     leaseTtlMs: integer(env, 'RELAY_LEASE_TTL_MS', { fallback: 15_000, min: 100, max: 3_600_000 }),
+    stopTimeoutMs: integer(env, 'RELAY_STOP_TIMEOUT_MS', {
+      fallback: defaultSettings.stopTimeoutMs,
+      min: 0,
+      max: 3_600_000,
+    }),
     approvalTtlMs: integer(env, 'RELAY_APPROVAL_TTL_MS', {
       fallback: 24 * 60 * 60 * 1000,
       min: 1,

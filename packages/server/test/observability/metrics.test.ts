@@ -23,7 +23,7 @@ describe('Metrics', () => {
         [text('Done.'), finish()],
       ]),
       tools: [tool],
-      settings: { graceMs: 60_000 },
+      settings: { stopTimeoutMs: 60_000 },
       observe: (runId, events) => metrics.publish(runId, events, 'tenant'),
     });
     await ask(kernel);

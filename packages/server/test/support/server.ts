@@ -82,6 +82,7 @@ export async function bootServer(options: BootOptions = {}): Promise<TestServer>
     RELAY_MASTER_KEY: '5e'.repeat(32),
     // A provider that fails for good shall not be waited for.
     RELAY_PROVIDER_ATTEMPTS: '4',
+    RELAY_STOP_TIMEOUT_MS: '1000',
     ...options.env,
   };
   const config = readConfig(env, dataDir);

@@ -23,7 +23,7 @@ async function dev({ environment, options }: Context<ServeOptions>): Promise<voi
     cwd: environment.cwd,
     print: (line) => environment.stdout.write(`${line}\n`),
   });
-  // A terminal sends Ctrl-C to both processes: the server ignores all signals but the first.
+  // A terminal sends Ctrl-C to both processes: the server takes both signals as one.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(signal, () => server.stop(signal));
   }
