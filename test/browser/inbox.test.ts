@@ -438,7 +438,11 @@ describe('The inbox', { ...inBrowser, timeout: 60_000 }, () => {
       const row = page.locator('[data-approval]', { hasText: order });
       await row.waitFor({ timeout: 30_000 });
       await row.click();
-      await page.getByText('This tool was started before a crash. Did it take effect?').waitFor();
+      await page
+        .getByText(
+          'This tool was started before a crash or a stop of the server. Did it take effect?',
+        )
+        .waitFor();
       await page.getByText('No result was stored.').waitFor();
       await page.getByText(/entry #\d+ of the journal/).waitFor();
       // A key that approves does not answer it.

@@ -241,7 +241,9 @@ test('approvals approve refuses an unknown outcome and names the answers, which 
   }, 'the questions');
   const idOf = (text: string) => pending.find(({ params }) => params.text === text)?.id ?? '';
   const shown = await cli('approvals', 'show', idOf('rerun'));
-  expect(shown.out).toContain('started before a crash and may have taken effect');
+  expect(shown.out).toContain(
+    'started before a crash or a stop of the server and may have taken effect',
+  );
   const tailed = cli('runs', 'tail', pending.find(({ id }) => id === idOf('rerun'))?.runId ?? '');
 
   for (const args of [[], ['--reason', 'ok'], ['--always']]) {

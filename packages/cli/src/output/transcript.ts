@@ -154,7 +154,7 @@ function unfinishedNote(reason: FinishReason | undefined): string | undefined {
 function requestText({ kind, tool, id }: Extract<RunStreamEvent, { type: 'approval_requested' }>) {
   const name = escapeLine(tool);
   if (kind !== 'outcome') return `? ${name} ${waitsText[kind]} (id ${id})`;
-  return `? ${name} was started before a crash and may have taken effect: ${answerCommand(kind, id)}`;
+  return `? ${name} was started before a crash or a stop of the server and may have taken effect: ${answerCommand(kind, id)}`;
 }
 
 /** The command that decides an approval. */

@@ -108,7 +108,7 @@ describe('a transcript', () => {
     expect(shown({ ...resolved, outcome: 'completed' })).toBe('· completed\n');
     const call = { toolCallId: 'c', tool: 'pay', params: {}, agentId: 'a' };
     expect(shown({ type: 'approval_requested', id: 'r1', kind: 'outcome', ...call })).toBe(
-      '? pay was started before a crash and may have taken effect: ' +
+      '? pay was started before a crash or a stop of the server and may have taken effect: ' +
         'relay approvals answer r1 (--completed JSON | --failed [REASON] | --rerun)\n',
     );
   });

@@ -158,7 +158,7 @@ function outcomeOf(
   if (answer === undefined || approved === true) {
     throw new RelayError(
       'outcome_answer_required',
-      `${tool} was started before a crash and may have taken effect. Answer with outcome: "rerun" (run it again), "completed" with its output (it took effect), or "failed" (it did not)`,
+      `${tool} was started before a crash or a stop of the server and may have taken effect. Answer with outcome: "rerun" (run it again), "completed" with its output (it took effect), or "failed" (it did not)`,
       { details: [{ path: 'outcome', message: 'Required: rerun, completed or failed' }] },
     );
   }

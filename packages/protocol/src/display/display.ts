@@ -51,7 +51,8 @@ export interface DisplayParts {
   readonly flags: readonly DisplayFlag[];
 }
 
-export const outcomeWarning = 'This call was started before a crash and may have taken effect';
+export const outcomeWarning =
+  'This call was started before a crash or a stop of the server and may have taken effect';
 
 export function displayOf(request: DisplayedRequest): Display {
   const { notes, links, call, diff, remarks, flags } = displayParts(request);

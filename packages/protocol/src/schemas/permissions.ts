@@ -167,8 +167,8 @@ const deniedResponse = z.strictObject({
 export type PermissionResponse = z.infer<typeof approvedResponse> | z.infer<typeof deniedResponse>;
 
 /**
- * The answers to an approval of kind `outcome`, whose tool was started before a crash: run it again,
- * it took effect (with this output), or it did not.
+ * The answers to an approval of kind `outcome`, whose tool was started before a crash or a
+ * stop of the server: run it again, it took effect (with this output), or it did not.
  */
 export const outcomeAnswers = ['rerun', 'completed', 'failed'] as const;
 export type OutcomeAnswer = (typeof outcomeAnswers)[number];

@@ -27,8 +27,8 @@ export type QuestionDecision =
   | { readonly approved: false; readonly reason?: string };
 
 /**
- * The call was started before a crash and may have taken effect. `rerun` runs it again, `completed` says
- * that it took effect, `failed` that it did not.
+ * The call was started before a crash or a stop of the server and may have taken effect. `rerun` runs it
+ * again, `completed` says that it took effect, `failed` that it did not.
  */
 export type OutcomeDecision =
   | { readonly outcome: 'rerun' | 'failed'; readonly reason?: string }

@@ -82,7 +82,9 @@ export function registerApprovals(program: CliCommand): void {
     .handle(approveApproval);
   approvals
     .command('answer [approval]')
-    .description('say what became of a call that was started before a crash')
+    .description(
+      'say what became of a call that was started before a crash or a stop of the server',
+    )
     .option('--completed <json>', 'it took effect, with this result; it does not run again', json)
     .option('--failed [reason]', 'it did not take effect; it does not run again')
     .option('--rerun', 'run it again; if it did take effect, it takes effect twice')

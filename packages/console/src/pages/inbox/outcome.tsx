@@ -1,4 +1,4 @@
-/** A tool was started before a crash: the evidence, and the three answers. */
+/** A tool was started before a crash or a stop of the server: the evidence, and the three answers. */
 import { escapeMisleading } from '@relay/protocol/display';
 import type { Approval } from '@relay/protocol/wire';
 import { useState } from 'react';
@@ -20,7 +20,7 @@ export function Evidence({ approval }: { readonly approval: Approval }) {
   return (
     <div className="rounded border border-line bg-surface p-4">
       <h3 className="text-base font-semibold">
-        This tool was started before a crash. Did it take effect?
+        This tool was started before a crash or a stop of the server. Did it take effect?
       </h3>
       <p className="mt-1 text-sm text-muted">
         {escapeMisleading(tool)} may have done its work, or part of it. Look at what it changes

@@ -71,7 +71,7 @@ export function lastSteps(
     .slice(-maxSteps);
 }
 
-/** The evidence about a call that was started before a crash. */
+/** The evidence about a call that was started before a crash or a stop of the server. */
 export interface Evidence {
   readonly startedAt: readonly string[];
   /** The journal entry of the last start. */

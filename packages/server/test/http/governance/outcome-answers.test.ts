@@ -27,7 +27,7 @@ interface Asked {
   readonly params: { readonly order: string };
 }
 
-describe('an approval of a call that was started before a crash', () => {
+describe('an approval of a call that was started before a crash or a stop of the server', () => {
   const refunds: string[] = [];
   let holds = true;
   const refund = defineTool({
@@ -129,7 +129,7 @@ describe('an approval of a call that was started before a crash', () => {
   it('says in its display that the call was started and may have taken effect', async () => {
     const { display } = (await read('bare')) as { display: { text: string } };
     expect(display.text).toBe(
-      'This call was started before a crash and may have taken effect:\nrefund {\n  "order": "bare"\n}',
+      'This call was started before a crash or a stop of the server and may have taken effect:\nrefund {\n  "order": "bare"\n}',
     );
   });
 
@@ -298,7 +298,9 @@ describe('an approval of a call that was started before a crash', () => {
     it('offers the three answers and says what each does', async () => {
       const html = await (await server.request(await linkTo('link-rerun'), { key: null })).text();
       expect(html).toContain('Did this tool call take effect?');
-      expect(html).toContain('This call was started before a crash and may have taken effect.');
+      expect(html).toContain(
+        'This call was started before a crash or a stop of the server and may have taken effect.',
+      );
       expect(html).not.toContain('name="approved"');
       for (const answer of ['rerun', 'completed', 'failed']) {
         expect(html).toContain(`name="outcome" value="${answer}"`);
