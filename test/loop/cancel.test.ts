@@ -101,7 +101,10 @@ describe('a cancel', () => {
     const events = await finished(kernel, run.id);
     expect(seen?.aborted).toBe(true);
     expect(ofType(events, 'tool.failed')).toMatchObject([
-      { toolCallId: 'call_1', error: 'Stopped in the middle' },
+      {
+        toolCallId: 'call_1',
+        error: 'Stopped in the middle; the call had begun and may have taken effect',
+      },
     ]);
     expect(endOf(events).status).toBe('canceled');
     expect(model.requests).toHaveLength(1);

@@ -15,14 +15,14 @@ export class Cancellation {
     void this.#send();
   }
 
-  /** Whether the server has responded. */
-  get isSent(): boolean {
-    return this.#isSent;
-  }
-
-  /** For a person who leaves before the server has responded. */
-  get unsentText(): string {
+  /** For a person who leaves before the run has ended. */
+  get leftText(): string {
     const { runId } = this.#turn;
+    if (this.#isSent) {
+      const show =
+        runId === undefined ? '' : ` See what became of its calls: relay runs show ${runId}`;
+      return `The run is being canceled.${show}`;
+    }
     const later = runId === undefined ? '' : ` Cancel it later with: relay runs cancel ${runId}`;
     return `The server has not responded: the run is not canceled, and still waits or goes on.${later}`;
   }

@@ -160,10 +160,12 @@ export class Conversation {
       this.#wasInterrupted = true;
       if (interrupts > 1) {
         status.clear();
-        if (cancellation?.isSent === false) writeLine(cancellation.unsentText);
+        if (cancellation !== undefined) writeLine(cancellation.leftText);
         process.exit(exitCodes.interrupted);
       }
-      this.note('(canceling; press Ctrl-C again to exit now)');
+      this.note(
+        '(canceling; a running tool has some seconds to finish; press Ctrl-C again to exit now)',
+      );
       this.#view?.withdraw();
       if (turn !== undefined) cancellation = new Cancellation(turn, (line) => this.note(line));
     };

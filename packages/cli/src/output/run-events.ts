@@ -83,7 +83,10 @@ function textOf(event: StoredEvent, paint: Paint, maxLength: number): string | u
     case 'tool.called':
       return paint('cyan', `→ ${escapeLine(event.name)} ${shortText(event.input)}`);
     case 'tool.completed':
-      return paint('dim', `← ${escapeLine(event.name)}${took(event)}`);
+      return paint(
+        'dim',
+        `← ${escapeLine(event.name)}${took(event)} ${shortText(outputOf(event))}`,
+      );
     case 'tool.failed':
       return paint('red', `✗ ${escapeLine(event.name)}: ${shortText(event.error)}${took(event)}`);
     case 'tool.denied':
@@ -103,6 +106,10 @@ function textOf(event: StoredEvent, paint: Paint, maxLength: number): string | u
     default:
       return undefined;
   }
+}
+
+function outputOf({ result, context }: Extract<StoredEvent, { type: 'tool.completed' }>): unknown {
+  return result ?? context ?? '';
 }
 
 function took({ durationMs }: { readonly durationMs?: number | undefined }): string {

@@ -93,10 +93,9 @@ export class Timeline {
       : undefined;
   }
 
-  #completed(event: EventOf<'tool.completed'>, at: number): string {
-    const { name, toolCallId } = event;
-    const durationMs = event.durationMs ?? at - (this.#calls.get(toolCallId) ?? at);
-    return this.#paint('dim', `← ${escapeLine(name)} ${formatDuration(durationMs)}`);
+  #completed(event: EventOf<'tool.completed'>, at: number): string | undefined {
+    const durationMs = event.durationMs ?? at - (this.#calls.get(event.toolCallId) ?? at);
+    return this.#line({ ...event, durationMs });
   }
 
   #decided(event: EventOf<'approval.decided'>, at: number): string {

@@ -31,3 +31,20 @@ test('the timeline of a run shows recalled memories, and calls that run again af
     'remembered in support',
   ]);
 });
+
+test('the timeline of a canceled run shows the results of its calls', () => {
+  const timeline = new Timeline((_, text) => text);
+  const call = { agentId: 'a', toolCallId: '1', name: 'refund' };
+  const usage = { inputTokens: 1, outputTokens: 1 };
+  const lines = [
+    { type: 'tool.started', ...call, input: {} },
+    { type: 'tool.completed', ...call, result: { refunded: 12 }, durationMs: 2_000 },
+    { type: 'run.ended', status: 'canceled', output: '', usage },
+  ].flatMap((event) =>
+    timeline.add({ ...event, at: '2026-11-15T12:00:00Z' } as unknown as StoredEvent),
+  );
+  expect(lines.map((line) => line.replace(/^ *\+0ms +/, '').trim())).toEqual([
+    '← refund 2s {"refunded":12}',
+    'canceled (1 in, 1 out)',
+  ]);
+});

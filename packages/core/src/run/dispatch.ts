@@ -24,7 +24,13 @@ import { handoffToolName } from './agents/profile.ts';
 import { reachedLimit, spawnFor, type SpawnPlan, planSpawn } from './agents/spawn.ts';
 import { memoryFor } from './context/memory.ts';
 import type { AgentState } from './state/agent.ts';
-import { callFields, type CallState, toolCompleted, toolFailed } from './state/call.ts';
+import {
+  callFields,
+  type CallState,
+  stoppedText,
+  toolCompleted,
+  toolFailed,
+} from './state/call.ts';
 import { callOf } from './state/state.ts';
 import { askFor } from './waiting/questions.ts';
 
@@ -162,7 +168,8 @@ async function settlementOf(
     if (isStoreFault(error) && tool.idempotent && !activity.stopped) throw error;
     const durationMs = clock.now() - startedAt;
     const text = redacted(run.engine, errorText(error));
-    return toolFailed(agent, intent, failureCode(run, activity), text, { durationMs });
+    const reason = activity.stopped ? stoppedText(text) : text;
+    return toolFailed(agent, intent, failureCode(run, activity), reason, { durationMs });
   }
 }
 

@@ -232,6 +232,11 @@ export function toolCompleted(
   return { type: 'tool.completed', ...callFields(agent, call), ...details };
 }
 
+/** Why a call has no result, where its tool has begun: a side effect must not be hidden. */
+export function stoppedText(reason: string): string {
+  return `${reason}; the call had begun and may have taken effect`;
+}
+
 export function toolFailed(
   agent: Agent,
   call: Call,

@@ -19,7 +19,7 @@ import {
   type Usage,
 } from '@relay/protocol';
 import { agentFields, type AgentState, answerOf, finishReasonOf, openCalls } from './agent.ts';
-import { type CallState, openQuestionsOf, toolFailed } from './call.ts';
+import { type CallState, openQuestionsOf, stoppedText, toolFailed } from './call.ts';
 import {
   isInTurn,
   liveAgents,
@@ -183,11 +183,12 @@ export function endOfAgent(agent: AgentState, end: AgentEnding, progress?: Progr
 
 /** Ends a call that will get no result. */
 export function endOfCall(agent: AgentState, call: CallState, why: StopReason): RunEvent[] {
-  // A side effect that may have happened must not be hidden by the reason for stopping.
-  const code = hasBegun(call) ? 'outcome_unknown' : why.code;
+  const begun = hasBegun(call);
+  const code = begun ? 'outcome_unknown' : why.code;
+  const error = begun ? stoppedText(why.message) : why.message;
   const isWithClient = call.phase === 'started' && call.via === 'client';
   const details = isWithClient ? { via: 'client' as const } : {};
-  const failed = toolFailed(agent, call, code, why.message, details);
+  const failed = toolFailed(agent, call, code, error, details);
   if (call.phase !== 'asking' || call.approval === undefined) {
     return [...closeQuestions(agent, call, why.message), failed];
   }

@@ -327,7 +327,12 @@ describe('canceling', () => {
       },
       { ...failed, ...of(root, 'c_asking'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_answered'), code: 'run_canceled' },
-      { ...failed, ...of(root, 'c_started'), code: 'outcome_unknown' },
+      {
+        ...failed,
+        ...of(root, 'c_started'),
+        code: 'outcome_unknown',
+        error: 'Stopped by ann; the call had begun and may have taken effect',
+      },
       {
         type: 'agent.ended',
         ...root,
@@ -400,7 +405,11 @@ describe('failing', () => {
       ['c_called', 'provider_failed', error.message],
       ['c_asking', 'provider_failed', error.message],
       ['c_answered', 'provider_failed', error.message],
-      ['c_started', 'outcome_unknown', error.message],
+      [
+        'c_started',
+        'outcome_unknown',
+        `${error.message}; the call had begun and may have taken effect`,
+      ],
     ]);
   });
 });
