@@ -80,7 +80,10 @@ async function toolsText(context: Context, { tools }: Agent): Promise<string> {
     const notes = [
       ...(server?.connected === false ? [`the MCP server ${mcpServerText(server)}`] : []),
       ...(tool === undefined && server?.connected === true
-        ? [`unknown: the MCP server ${server.name} does not offer it`]
+        ? [`missing: the MCP server ${server.name} does not offer it`]
+        : []),
+      ...(tool === undefined && server === undefined
+        ? ['missing: the tenant does not have it']
         : []),
       ...(tool?.needsApproval === true ? ['needs approval, always'] : []),
       ...(tool?.needsApproval === false && !tool.allowedByDefault ? ['needs approval'] : []),

@@ -65,7 +65,9 @@ async function showStatus(context: Context): Promise<void> {
     approvals: activity === undefined ? undefined : `${activity.pendingApprovals} pending`,
     runs: activity === undefined ? undefined : `${activity.openRuns} open`,
     sessions: activity === undefined ? undefined : `${activity.sessions} active`,
-    'mcp servers': activity?.mcpServers.map(mcpServerText).join('\n'),
+    'mcp servers': activity?.mcpServers
+      .flatMap((server) => [mcpServerText(server), ...server.warnings])
+      .join('\n'),
   });
 }
 

@@ -8,6 +8,7 @@ import {
   chooseModel,
   choosePermissions,
   chooseTools,
+  toolsOfAgent,
 } from '../../../src/http/handlers/runs/start.ts';
 
 const models = createModelRegistry([
@@ -82,8 +83,8 @@ describe('the model', () => {
 
 describe('the tools', () => {
   it('are all tools of the tenant by default, and none for an empty list', () => {
-    expect(chooseTools(callWith(), undefined)).toEqual(['one', 'two']);
-    expect(chooseTools(callWith(), [])).toEqual([]);
+    expect(toolsOfAgent(callWith(), undefined)).toEqual(['one', 'two']);
+    expect(toolsOfAgent(callWith(), [])).toEqual([]);
   });
 
   it('are the named ones, in their order', () => {

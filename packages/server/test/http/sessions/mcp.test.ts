@@ -395,6 +395,26 @@ describe('an MCP server over HTTP', () => {
     }
   });
 
+  it('starts the runs of an agent without a tool that it does not offer', async () => {
+    const agent = { name: 'clerk', model: 'demo', tools: ['shop_ecko', 'shop_echo'] };
+    const server = await bootServer({
+      env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' },
+      file: { agents: [agent], mcpServers: { shop: { url: endpoint.url } } },
+    });
+    try {
+      expect(server.logged.join()).toContain(
+        'The agent clerk names the tool shop_ecko, which the MCP server shop does not offer; did you mean shop_echo?',
+      );
+      const input = 'use shop_echo {"text":"x"}\nuse shop_ecko {}';
+      const body = { agent: 'clerk', input, ...allowed('shop_echo') };
+      const text = await (await server.request('/v1/runs', { body })).text();
+      expect(text).toContain('"output":"x"');
+      expect(text).toContain(' shop_ecko.');
+    } finally {
+      await server.stop();
+    }
+  });
+
   it('is used by the configured tenants if the operator allows its network', async () => {
     const server = await bootServer({
       env: { RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' },

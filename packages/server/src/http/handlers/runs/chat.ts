@@ -5,7 +5,7 @@ import { endChatSession } from '../../../streaming/chat-sessions.ts';
 import { streamRun } from '../../../streaming/stream-run.ts';
 import { decide } from '../governance/approvals.ts';
 import { type ApiRequest, type Handler, storeOf } from '../handler.ts';
-import { buildSpec, chooseTools, startAndFollow } from './start.ts';
+import { buildSpec, chooseTools, startAndFollow, toolsOfAgent } from './start.ts';
 
 export const startChat: Handler<'startChat'> = async (call) => {
   const sessionId = call.context.control.engine.ids.next();
@@ -16,7 +16,12 @@ export const startChat: Handler<'startChat'> = async (call) => {
         ...call.body,
         surface: 'chat',
         prompt: 'complete',
-        tools: (agent) => ({ tools: chooseTools(call, call.body.tools ?? agent.tools) }),
+        tools: (agent) => {
+          const { tools } = call.body;
+          return {
+            tools: tools === undefined ? toolsOfAgent(call, agent.tools) : chooseTools(call, tools),
+          };
+        },
         modelRequired: 'model and messages are required',
       }),
     sessionId,

@@ -4,9 +4,9 @@ import type { ForkPoint, RunSpec } from '@relay/core';
 import { defined, isEnded, type Permissions, RelayError } from '@relay/protocol';
 import { minLimits } from '../../budgets.ts';
 import { invalidField } from '../../errors.ts';
-import { type ApiRequest, findRun, type Handler, type RouteRequest, storeOf } from '../handler.ts';
+import { findRun, type Handler, type RouteRequest, storeOf } from '../handler.ts';
 import { presentNow } from './runs.ts';
-import { chooseModel, choosePermissions, chooseTools, startRun } from './start.ts';
+import { chooseModel, choosePermissions, startRun } from './start.ts';
 
 /** An ended run cannot be resumed: nothing follows its terminal event (E6). */
 export const resumeRun: Handler<'resumeRun'> = async (call) => {
@@ -47,7 +47,7 @@ async function specOf(call: RouteRequest<'forkRun'>): Promise<RunSpec> {
     system,
     messages: typeof input === 'string' ? [{ role: 'user', content: input }] : (input ?? []),
     prompt: 'append',
-    ...toolsOf(call, point),
+    ...toolsOf(point),
     outputSchema,
     reasoning,
     memory: spec.memory,
@@ -67,16 +67,8 @@ async function specOf(call: RouteRequest<'forkRun'>): Promise<RunSpec> {
 }
 
 /** The fork keeps the caller's functions: the client that follows the fork runs them. */
-function toolsOf(
-  call: ApiRequest,
-  { spec, profile }: ForkPoint,
-): Pick<RunSpec, 'tools' | 'functions'> {
+function toolsOf({ spec, profile }: ForkPoint): Pick<RunSpec, 'tools' | 'functions'> {
   const functions = (spec.functions ?? []).filter(({ name }) => profile.tools.includes(name));
-  const isOwn = (name: string) => functions.some((declared) => declared.name === name);
-  chooseTools(
-    call,
-    profile.tools.filter((name) => !isOwn(name)),
-  );
   return { tools: profile.tools, functions };
 }
 

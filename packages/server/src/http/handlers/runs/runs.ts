@@ -24,7 +24,7 @@ import { readListed, parseTime } from '../../views/pagination.ts';
 import { presentListed, presentRun } from '../../views/run.ts';
 import { type ApiRequest, findRun, type Handler, type RouteRequest, storeOf } from '../handler.ts';
 import { senderOf } from '../sessions/messages.ts';
-import { buildSpec, chooseTools, chooseToolsAndFunctions, startAndFollow } from './start.ts';
+import { buildSpec, chooseToolsAndFunctions, startAndFollow, toolsOfAgent } from './start.ts';
 
 export const startRun: Handler<'startRun'> = async (call) => {
   const { run, batches } = await startAndFollow(call, () => specOf(call));
@@ -46,7 +46,7 @@ export function specOf(
     messages: typeof input === 'string' ? [{ role: 'user', content: input }] : input,
     prompt: 'append',
     tools(agent) {
-      if (tools === undefined) return { tools: chooseTools(call, defaultTools(agent)) };
+      if (tools === undefined) return { tools: toolsOfAgent(call, defaultTools(agent)) };
       rejectUnavailableTools(call, tools, (body.memory ?? agent.memory) !== undefined);
       return chooseToolsAndFunctions(call, tools);
     },

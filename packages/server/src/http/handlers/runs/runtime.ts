@@ -20,7 +20,7 @@ import { notFound } from '../../errors.ts';
 import { readAll } from '../../views/pagination.ts';
 import { decide, statusNow } from '../governance/approvals.ts';
 import { type ApiRequest, findRun, type Handler, type ResultOf, storeOf } from '../handler.ts';
-import { buildSpec, chooseTools, startAndFollow } from './start.ts';
+import { buildSpec, startAndFollow, toolsOfAgent } from './start.ts';
 import { collectUntilIdle } from './wait-until-idle.ts';
 import { runHeader, streamRun } from '../../../streaming/stream-run.ts';
 
@@ -31,7 +31,7 @@ export const startApiChat: Handler<'startApiChat'> = async (call) => {
       surface: 'runtime',
       messages: [{ role: 'user', content: call.body.message }],
       prompt: 'append',
-      tools: (agent) => ({ tools: chooseTools(call, agent.tools) }),
+      tools: (agent) => ({ tools: toolsOfAgent(call, agent.tools) }),
       modelRequired: 'model is required: the server has no default',
     }),
   );

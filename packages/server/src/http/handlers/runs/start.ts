@@ -200,18 +200,25 @@ export function defaultModelFor(call: ApiRequest): string | undefined {
   return isDemonstration(call) && defaultModel !== demonstration.model ? undefined : defaultModel;
 }
 
-/** Checks the names of registered tools; without names, returns all that the caller may use. */
+/**
+ * The tools that the definition of an agent names, or all that the caller may use. The tenant may lack some,
+ * such as those that an MCP server no longer offers: the model does not get them.
+ */
+export function toolsOfAgent(call: ApiRequest, names: readonly string[] | undefined): string[] {
+  if (names !== undefined) return [...names];
+  const registry = call.context.control.engine.tools(call.caller.tenantId);
+  const usable = registry.list().filter(({ needsSession }) => needsSession !== true);
+  const all = usable.map(({ name }) => name);
+  return isDemonstration(call) ? all.filter(isDemonstrationTool) : all;
+}
+
+/** Checks the names of tools in a request. */
 export function chooseTools(
   call: ApiRequest,
-  names: readonly string[] | undefined,
+  names: readonly string[],
   pathOf = (index: number) => `tools[${index}]`,
 ): string[] {
   const registry = call.context.control.engine.tools(call.caller.tenantId);
-  if (names === undefined) {
-    const usable = registry.list().filter(({ needsSession }) => needsSession !== true);
-    const all = usable.map(({ name }) => name);
-    return isDemonstration(call) ? all.filter(isDemonstrationTool) : all;
-  }
   for (const [index, name] of names.entries()) {
     if (names.indexOf(name) !== index) throw duplicateTool(pathOf(index), name);
     if (isDemonstration(call) && !isDemonstrationTool(name)) throw keyRequired(pathOf(index));
