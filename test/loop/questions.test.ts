@@ -9,7 +9,8 @@ import {
   toolCall,
 } from '@relay/core/testing';
 import { RelayError } from '@relay/protocol';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, expectTypeOf, test } from 'vitest';
+import { z } from 'zod';
 import { ask, type Kernel, openApprovals, until } from '../support/kernel.ts';
 import {
   decide,
@@ -78,6 +79,23 @@ const statusOf = async ({ store, tenantId }: Kernel, runId: string) =>
   (await store.tenant(tenantId).readRun(runId))?.status;
 
 describe('a question of a tool', () => {
+  test('with the schema of a library gets an answer of its type, with defaults', async () => {
+    const schema = z.object({ size: z.enum(['S', 'M']), count: z.int().default(2) });
+    const { kernel, run } = await fixture({
+      idempotent: true,
+      execute: async ({ ask: askPerson }) => {
+        const answer = await askPerson({ prompt: 'Which size?', schema });
+        expectTypeOf(answer).toEqualTypeOf<{ size: 'S' | 'M'; count: number }>();
+        return answer;
+      },
+    });
+    const { approvalId, question } = await asked(kernel, run.id, 'Which size?');
+    expect(question?.schema).toMatchObject({ type: 'object', required: ['size'] });
+    await decide(kernel, approvalId, { input: { size: 'M' } });
+    const events = await finished(kernel, run.id);
+    expect(ofType(events, 'tool.completed')).toMatchObject([{ result: { size: 'M', count: 2 } }]);
+  });
+
   test.each([
     ['that may run again', true],
     ['that may not', false],

@@ -1,8 +1,11 @@
 import type {
+  JsonSchema,
   ParameterKind,
+  ParsedInput,
   Preview,
   ToolOutput,
   ToolPermission,
+  ToolSchema,
   Validation,
 } from '@relay/protocol';
 import type { AgentReport, Task } from './agent.ts';
@@ -45,7 +48,9 @@ export interface ToolContext {
    * the tool must not catch, and the tool runs again once the answer is there. Until then it must behave
    * the same each time. Other tools wait in memory.
    */
-  readonly ask: (question: Question) => Promise<unknown>;
+  readonly ask: <const Schema extends ToolSchema>(
+    question: Question<Schema>,
+  ) => Promise<ParsedInput<Schema>>;
 }
 
 /**
@@ -83,10 +88,10 @@ export interface ListedSession extends Pick<SessionRecord, 'handle' | 'name' | '
   readonly isYou?: true;
 }
 
-export interface Question {
+export interface Question<Schema extends ToolSchema = JsonSchema> {
   readonly prompt: string;
-  /** The JSON Schema of the answer. */
-  readonly schema: Readonly<Record<string, unknown>>;
+  /** Of the answer: a Standard Schema (zod, valibot, arktype, …) or a JSON Schema. */
+  readonly schema: Schema;
 }
 
 export type { ToolOutput, Validation };

@@ -9,8 +9,10 @@ import {
   attachmentPartSchema,
   defined,
   type EventOf,
+  type ParsedInput,
   type RuleRef,
   type RunEvent,
+  type ToolSchema,
 } from '@relay/protocol';
 import type { Engine } from '../engine.ts';
 import type { OnGrantExhausted } from '../journal.ts';
@@ -203,10 +205,10 @@ function contextFor(
     // Rejections of promises that the tool does not await are not unhandled.
     spawn: (task: Task) =>
       suppressUnhandledRejection(spawnFor(run, intent, activity, task, (spawned += 1))),
-    ask: (question: Question) =>
+    ask: <Schema extends ToolSchema>(question: Question<Schema>) =>
       suppressUnhandledRejection(
         askFor(run, { intent, tool, activity, question, nth: (asked += 1) }),
-      ),
+      ) as Promise<ParsedInput<Schema>>,
     ...defined({
       resolvedPaths,
       previewDigest,

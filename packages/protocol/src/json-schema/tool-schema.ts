@@ -31,7 +31,7 @@ type Standard<Output> =
 /** A schema of a library, or a plain JSON Schema. */
 export type ToolSchema = StandardSchema | JsonSchema;
 
-/** What `execute` receives; `any` if the schema is not known to the compiler. */
+/** What a schema describes: what `execute` receives, or an answer. `any` if the compiler does not know it. */
 export type ParsedInput<Schema extends ToolSchema> = ToolSchema extends Schema
   ? ReturnType<typeof JSON.parse>
   : Schema extends StandardSchema
@@ -178,7 +178,11 @@ export interface SchemaToRead {
 
 /** `issuesOf` validates a plain JSON Schema. A client has none: the server has validated the call. */
 export function readToolSchema(
-  { name, schema, inputSchema = jsonSchemaOf(name, schema) }: SchemaToRead,
+  {
+    name,
+    schema,
+    inputSchema = jsonSchemaOf(schema, `of the tool ${name}`, '; pass inputSchema too'),
+  }: SchemaToRead,
   issuesOf: (schema: JsonSchema, input: unknown) => readonly FieldIssue[],
 ): ReadSchema {
   const { $schema: _, ...plain } = inputSchema;
@@ -193,17 +197,28 @@ export function readToolSchema(
   };
 }
 
+/** The schema of the answer to a question, and what the tool receives for an answer that matches it. */
+export function readAnswerSchema(schema: ToolSchema): {
+  readonly schema: JsonSchema;
+  readonly parse: (answer: unknown) => Validation;
+} {
+  const { $schema: _, ...plain } = jsonSchemaOf(schema, 'of the question');
+  return {
+    schema: plain,
+    parse: (answer) =>
+      isStandard(schema) ? validated(schema, answer) : { ok: true, value: answer },
+  };
+}
+
 function isStandard(schema: ToolSchema): schema is StandardSchema {
   return '~standard' in schema;
 }
 
-function jsonSchemaOf(name: string, schema: ToolSchema): JsonSchema {
+function jsonSchemaOf(schema: ToolSchema, owner: string, hint = ''): JsonSchema {
   if (!isStandard(schema)) return schema;
   const { jsonSchema, vendor } = schema['~standard'];
   if (jsonSchema === undefined) {
-    throw new TypeError(
-      `The ${vendor} schema of the tool ${name} cannot be converted to JSON Schema; pass inputSchema too`,
-    );
+    throw new TypeError(`The ${vendor} schema ${owner} cannot be converted to JSON Schema${hint}`);
   }
   try {
     return jsonSchema.input({ target: 'draft-2020-12' }) as JsonSchema;

@@ -1,7 +1,12 @@
 import type { ToolContext } from '@relay/core';
 
+interface Replaced extends Partial<Omit<ToolContext, 'ask'>> {
+  /** Its answer fits the question. */
+  readonly ask?: (question: unknown) => Promise<unknown>;
+}
+
 /** What a tool gets, for tests that call one without a run. */
-export function createToolContext(more: Partial<ToolContext> = {}): ToolContext {
+export function createToolContext({ ask, ...more }: Replaced = {}): ToolContext {
   return {
     signal: new AbortController().signal,
     tenantId: 'tenant',
@@ -13,7 +18,9 @@ export function createToolContext(more: Partial<ToolContext> = {}): ToolContext 
     context: {},
     progress: () => undefined,
     spawn: () => Promise.reject(new Error('There is no run to spawn an agent in')),
-    ask: () => Promise.reject(new Error('There is no run to ask a person in')),
+    ask: (ask ??
+      (() =>
+        Promise.reject(new Error('There is no run to ask a person in')))) as ToolContext['ask'],
     ...more,
   };
 }

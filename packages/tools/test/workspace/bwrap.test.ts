@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { requires } from '../../../../test/support/requires.ts';
 import { makeFolder, type TestFolder } from '../support/folder.ts';
-import type { ToolContext } from '@relay/core';
 import { createToolContext } from '../support/tool-context.ts';
 import { createBash } from '../../src/workspace/bash.ts';
 import { bubblewrapProblem, inBubblewrap } from '@relay/processes';
@@ -72,7 +71,7 @@ describe('a command inside bubblewrap', requires('sandbox', await bubblewrapProb
   });
   afterEach(() => folder.remove());
 
-  const bash = async (command: string, network = false, more: Partial<ToolContext> = {}) => {
+  const bash = async (command: string, network = false, more: Parameters<typeof createToolContext>[0] = {}) => {
     const tool = createBash({
       root: folder.root,
       outputs: join(folder.outside, 'data/outputs'),

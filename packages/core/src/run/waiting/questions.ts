@@ -16,12 +16,16 @@ import {
   type EventOf,
   issuesOfValue,
   problemWith,
+  readAnswerSchema,
   RelayError,
+  type ToolSchema,
+  type Validation,
 } from '@relay/protocol';
 import { noApprover } from '../../permission/decide.ts';
 import { type Question, type Tool, ToolSuspended } from '../../ports/index.ts';
 import type { Activity } from '../activity.ts';
 import type { LiveRun } from '../live-run.ts';
+import { isObject } from '../arguments.ts';
 import { type AgentState, openCalls } from '../state/agent.ts';
 import { type CallState, openQuestionsOf, type QuestionState } from '../state/call.ts';
 import { callOf, liveAgents, type RunState } from '../state/state.ts';
@@ -31,7 +35,7 @@ interface QuestionRequest {
   readonly intent: EventOf<'tool.started'>;
   readonly tool: Tool;
   readonly activity: Activity;
-  readonly question: Question;
+  readonly question: Question<ToolSchema>;
   /** The number of the question within its call, from 1. */
   readonly nth: number;
 }
@@ -40,7 +44,8 @@ interface QuestionRequest {
 export async function askFor(run: LiveRun, request: QuestionRequest): Promise<unknown> {
   const { intent, tool, activity, nth } = request;
   if (run.isHeadless) throw new RelayError('question_declined', noApprover);
-  requestOnce(run, request);
+  const { parse, ...asked } = checkQuestion(request.question);
+  requestOnce(run, request, asked);
   // The question is stored before anything depends on it (E1).
   await run.journal.settled();
   if (questionIn(run, intent, nth).state === 'open') {
@@ -54,9 +59,17 @@ export async function askFor(run: LiveRun, request: QuestionRequest): Promise<un
     await run.journal.settled();
   }
   const { state, answer, reason, approved } = questionIn(run, intent, nth);
-  if (state === 'answered') return answer;
+  if (state === 'answered') return parsed(parse(answer));
   const cause = approved === false ? 'declined' : 'unanswered';
   throw new RelayError('question_declined', reason ?? 'The question was not answered', { cause });
+}
+
+/** The form of the person who answered knows only the JSON Schema. */
+function parsed(validation: Validation): unknown {
+  if (validation.ok) return validation.value;
+  const [first] = validation.issues;
+  const where = first === undefined || first.path === '' ? '' : `${first.path}: `;
+  throw new RelayError('invalid_request', `The answer is invalid: ${where}${first?.message}`);
 }
 
 function stopError({ stop }: LiveRun): RelayError {
@@ -64,7 +77,11 @@ function stopError({ stop }: LiveRun): RelayError {
   return new RelayError('limit_reached', 'The tool call was stopped, so it cannot ask a question');
 }
 
-function requestOnce(run: LiveRun, { intent, activity, question, nth }: QuestionRequest): void {
+function requestOnce(
+  run: LiveRun,
+  { intent, activity, nth }: QuestionRequest,
+  { prompt, schema }: Pick<AskedQuestion, 'prompt' | 'schema'>,
+): void {
   const { toolCallId, agentId } = intent;
   const agent = run.state.agents[agentId];
   const call = callOf(run.state, intent);
@@ -73,7 +90,6 @@ function requestOnce(run: LiveRun, { intent, activity, question, nth }: Question
     throw new RelayError('tool_failed', 'The tool call has ended, so it cannot ask a question');
   }
   if (activity.stopped) throw stopError(run);
-  const { prompt, schema } = checkQuestion(question);
   const digest = run.engine.digest(canonicalJson({ prompt, schema }));
   const known = call.questions?.[nth - 1];
   if (known?.digest === digest) return;
@@ -86,16 +102,21 @@ function requestOnce(run: LiveRun, { intent, activity, question, nth }: Question
 
 type AskedQuestion = NonNullable<EventOf<'approval.requested'>['question']>;
 
+interface CheckedQuestion extends Pick<AskedQuestion, 'prompt' | 'schema'> {
+  readonly parse: (answer: unknown) => Validation;
+}
+
 /** Questions come from a tool's code, and what enters the journal must be valid. */
-export function checkQuestion(question: Question): Pick<AskedQuestion, 'prompt' | 'schema'> {
+export function checkQuestion(question: Question<ToolSchema>): CheckedQuestion {
   const { question: declared } = catalogue['approval.requested'].schema.shape;
-  const parsed = declared.safeParse({ nth: 1, ...question });
-  if (!parsed.success || parsed.data === undefined) {
-    throw new RelayError('invalid_request', 'The question is malformed');
-  }
-  const { prompt, schema } = parsed.data;
+  const malformed = () => new RelayError('invalid_request', 'The question is malformed');
+  if (!isObject(question.schema)) throw malformed();
+  const { parse, schema: asked } = readAnswerSchema(question.schema);
+  const checked = declared.safeParse({ nth: 1, prompt: question.prompt, schema: asked });
+  if (!checked.success || checked.data === undefined) throw malformed();
+  const { prompt, schema } = checked.data;
   const problem = problemWith(schema);
-  if (problem === undefined) return { prompt, schema };
+  if (problem === undefined) return { prompt, schema, parse };
   throw new RelayError('invalid_request', `The schema of the question is invalid: ${problem}`);
 }
 
