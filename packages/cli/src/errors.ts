@@ -134,7 +134,6 @@ const hints: Readonly<Record<string, string>> = {
     `server's machine, or with "${relay} login URL" elsewhere, or set RELAY_API_KEY`,
   scope_required: `use a key with that scope; an administrator can create one with "${relay} keys create"`,
   approve_scope_required: 'use a key with the scope approve',
-  credential_missing: `store the provider's key: "${relay} credentials set PROVIDER"`,
   unknown_agent: `"${relay} agents" lists all`,
   unknown_model:
     `choose another model; the model "demo" needs no provider, and "${relay} credentials list" shows ` +

@@ -25,6 +25,11 @@ const names: Readonly<Record<KnownProvider, Names>> = {
   google: { keys: ['GEMINI_API_KEY', 'GOOGLE_GENERATIVE_AI_API_KEY', 'GOOGLE_API_KEY'] },
 };
 
+/** The variable to set for a provider. */
+export function keyVariableOf(provider: KnownProvider): string | undefined {
+  return names[provider].keys[0];
+}
+
 /** `read` trims a variable; `fail` throws an error about one. Errors never repeat a key. */
 export function providerKeys(
   read: (variable: string) => string | undefined,

@@ -17,6 +17,7 @@ import {
 import { defined, RelayError } from '@relay/protocol';
 import { CredentialCache } from './credential-cache.ts';
 import type { OutboundGuards } from './guards.ts';
+import { keyVariableOf } from '../config/provider-keys.ts';
 import type { Vault } from '../secrets/vault.ts';
 
 /** Providers with a default base URL. */
@@ -136,8 +137,11 @@ export async function requireModel(models: ModelRegistry, model: string): Promis
 }
 
 function noCredential(provider: string): RelayError {
+  const variable = isKnownProvider(provider) ? keyVariableOf(provider) : undefined;
+  const other = variable === undefined ? '' : `, or in development set ${variable}`;
   return new RelayError(
     'credential_missing',
-    `There is no credential for the provider ${provider}`,
+    `There is no credential for the provider ${provider}. ` +
+      `Store its key with "npx relay credentials set ${provider}"${other}`,
   );
 }

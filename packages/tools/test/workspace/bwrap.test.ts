@@ -71,7 +71,11 @@ describe('a command inside bubblewrap', requires('sandbox', await bubblewrapProb
   });
   afterEach(() => folder.remove());
 
-  const bash = async (command: string, network = false, more: Parameters<typeof createToolContext>[0] = {}) => {
+  const bash = async (
+    command: string,
+    network = false,
+    more: Parameters<typeof createToolContext>[0] = {},
+  ) => {
     const tool = createBash({
       root: folder.root,
       outputs: join(folder.outside, 'data/outputs'),

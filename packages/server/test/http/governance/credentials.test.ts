@@ -99,7 +99,9 @@ describe('credentials', () => {
     const refused = await server.request('/v1/runs', { body: { model: 'gpt-4o', input: 'Hi' } });
     expect(refused.status).toBe(400);
     expect(await refused.json()).toEqual({
-      error: 'There is no credential for the provider openai',
+      error:
+        'There is no credential for the provider openai. Store its key with ' +
+        '"npx relay credentials set openai", or in development set OPENAI_API_KEY',
       code: 'credential_missing',
     });
     expect(await server.json('/v1/credentials')).toMatchObject({ credentials: [] });

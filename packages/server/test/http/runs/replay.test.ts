@@ -116,7 +116,9 @@ describe('a provider’s model', () => {
     expect(await response.json()).toMatchObject({ code: 'credential_missing' });
     const written = await server.request('/v1/runs', { body: { agent: 'writer', input: 'Hi' } });
     expect(await written.json()).toMatchObject({
-      error: 'There is no credential for the provider zhipu',
+      error:
+        'There is no credential for the provider zhipu. Store its key with ' +
+        '"npx relay credentials set zhipu"',
     });
   });
 });
