@@ -73,7 +73,10 @@ const fields: Readonly<Record<string, Field>> = {
     default: 'a few harmless variables',
     meaning: 'its environment, besides those',
   },
-  'mcpServers.*.cwd': { default: 'that of Relay', meaning: 'its working directory' },
+  'mcpServers.*.cwd': {
+    default: 'the folder of the server, or `cwd` of `embed`',
+    meaning: 'its working directory',
+  },
   'mcpServers.*.url': { meaning: 'a server that is reached over Streamable HTTP' },
   'mcpServers.*.headers': { default: 'none', meaning: 'headers of every request to it' },
   'mcpServers.*.tools': {

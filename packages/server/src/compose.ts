@@ -78,6 +78,8 @@ export interface ComposeOptions extends Replacements {
   readonly config: Config;
   /** What `relay.config.ts` defines. */
   readonly file?: RelayConfig;
+  /** In which MCP programs run. Default: that of this process. */
+  readonly cwd?: string;
   readonly store: SystemStore;
   readonly log: Log | ServerLog;
   /** Default: the built files of `@relay/console`. */
@@ -173,6 +175,7 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     guards,
     tenants,
     dataDir: config.dataDir,
+    cwd: options.cwd ?? process.cwd(),
     tools,
     agents,
     clock,

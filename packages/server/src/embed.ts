@@ -6,9 +6,9 @@ import { createInProcessFetch, type InProcessFetch } from './http/in-process-fet
 import { issueBootstrapKey } from './secrets/keys.ts';
 import { openServer, type ServeOptions } from './serve.ts';
 
-export interface EmbedOptions extends Partial<
-  Pick<ServeOptions, 'models' | 'tools' | 'config' | 'cwd'>
-> {
+export interface EmbedOptions extends Partial<Pick<ServeOptions, 'models' | 'tools' | 'config'>> {
+  /** The folder of the project: of relay.config.ts, of relative paths, and in which MCP programs run. */
+  readonly cwd?: string;
   /** The server's settings, as environment variables; `RELAY_DATA_DIR` names the data folder. */
   readonly env: ServeOptions['env'];
 }

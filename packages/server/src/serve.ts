@@ -82,6 +82,7 @@ export async function openServer(options: ServeOptions): Promise<OpenedServer> {
     const relay = await compose({
       config,
       file,
+      cwd: options.cwd,
       store,
       log,
       ...defined({ models: options.models, tools: options.tools?.(config) }),

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -47,4 +47,15 @@ test('reports invalid settings in one line and unlocks the folder', async () => 
   const opened = await open();
   await expect(open()).rejects.toThrow();
   await opened.stop();
+});
+
+test('runs the programs of MCP servers in its folder', async () => {
+  const args = ['-e', "require('node:fs').writeFileSync('here', '')"];
+  const { stop } = await embed({
+    env: { RELAY_DATA_DIR: dataDir, RELAY_LOG_LEVEL: 'off' },
+    cwd: dataDir,
+    config: { mcpServers: { probe: { command: process.execPath, args } } },
+  });
+  await stop();
+  expect(existsSync(join(dataDir, 'here'))).toBe(true);
 });

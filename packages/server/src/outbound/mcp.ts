@@ -14,6 +14,8 @@ export interface McpOptions extends Pick<Engine, 'store' | 'clock'> {
   readonly servers: Readonly<Record<string, McpServerConfig>> | undefined;
   readonly guards: OutboundGuards;
   readonly dataDir: string;
+  /** In which programs run. */
+  readonly cwd: string;
   /** The tools of every tenant. */
   readonly tools: ToolRegistry;
   readonly agents: AgentRegistry;
@@ -23,7 +25,7 @@ export interface McpOptions extends Pick<Engine, 'store' | 'clock'> {
 
 /** Undefined if no server is configured. */
 export async function openMcp(options: McpOptions): Promise<McpTools | undefined> {
-  const { servers = {}, guards, dataDir, tools, agents, clock, log } = options;
+  const { servers = {}, guards, dataDir, cwd, tools, agents, clock, log } = options;
   if (Object.keys(servers).length === 0) return undefined;
   for (const [name, config] of Object.entries(servers)) {
     checkUrl(guards.operator, name, config);
@@ -36,7 +38,7 @@ export async function openMcp(options: McpOptions): Promise<McpTools | undefined
     fetch: guards.operator.fetch,
     env: process.env,
     homes: join(dataDir, 'mcp'),
-    cwd: process.cwd(),
+    cwd,
     clock,
     log,
     isTaken: (name) => tools.find(name) !== undefined || workspaceToolNames.includes(name),
