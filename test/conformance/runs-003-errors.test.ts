@@ -30,7 +30,7 @@ describe('POST /v1/runs', () => {
     expect(await start({ input: 'say 1' })).toMatchObject({
       status: 400,
       runId: null,
-      body: { error: 'model and input are required' },
+      body: { error: 'model is required: the server has no default' },
     });
   });
 
@@ -40,7 +40,7 @@ describe('POST /v1/runs', () => {
       expect(await start(body)).toMatchObject({
         status: 400,
         runId: null,
-        body: { error: 'model and input are required' },
+        body: { error: 'input is required' },
       });
     }
     expect(await start({ model: 'demo', input: '' })).toMatchObject({ status: 400, runId: null });

@@ -36,7 +36,7 @@ export const credentialRoutes = {
     scopes: ['admin'],
     params: providerParam,
     body: credentialBodySchema,
-    requiredFields: { fields: ['apiKey'], message: 'apiKey is required' },
+    requiredFields: { fields: ['apiKey'] },
     output: credentialSchema,
     errors: [...keyErrors, ...bodyErrors, 'not_found', 'base_url_refused'],
   },

@@ -66,7 +66,7 @@ export const memoryRoutes = {
     summary: 'Add a memory to a namespace',
     scopes: ['runs'],
     body: memoryBodySchema,
-    requiredFields: { fields: ['namespace', 'text'], message: 'namespace and text are required' },
+    requiredFields: { fields: ['namespace', 'text'] },
     status: 201,
     output: memorySchema,
     errors: [...keyErrors, ...bodyErrors],

@@ -40,7 +40,8 @@ export interface Route {
   /** Fields (or lists of alternatives) that are checked first, and the error if one is missing. */
   readonly requiredFields?: {
     readonly fields: readonly (string | readonly string[])[];
-    readonly message: string;
+    /** Default: names those that are missing. */
+    readonly message?: string;
   };
   /** The maximum body size in bytes. Default: 1 MB. */
   readonly bodyLimit?: number;

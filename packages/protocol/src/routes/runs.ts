@@ -192,7 +192,7 @@ export const runRoutes = {
     summary: 'Start a run and stream its events',
     scopes: ['runs'],
     body: runBodySchema,
-    requiredFields: { fields: ['input'], message: 'model and input are required' },
+    requiredFields: { fields: ['input'] },
     bodyLimit: attachmentsBodyLimit,
     responseType: 'sse',
     errors: [

@@ -86,7 +86,7 @@ export const webhookRoutes = {
     summary: 'Create a webhook; its signing secret is returned only here',
     scopes: ['admin'],
     body: webhookBodySchema,
-    requiredFields: { fields: ['url', 'events'], message: 'url and events are required' },
+    requiredFields: { fields: ['url', 'events'] },
     status: 201,
     output: webhookSchema.extend({ secret: z.string() }),
     errors: [...keyErrors, ...bodyErrors, 'base_url_refused', 'capability_missing'],

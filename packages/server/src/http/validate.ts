@@ -38,8 +38,10 @@ function requireFields(required: NonNullable<Route['requiredFields']>, body: unk
     .map((field) => (typeof field === 'string' ? [field] : field))
     .filter((alternatives) => alternatives.every(isMissing));
   if (missing.length === 0) return;
-  throw new RelayError('invalid_request', required.message, {
-    details: missing.map(([path = '']) => ({ path, message: 'Required' })),
+  const paths = missing.map(([path = '']) => path);
+  const message = `${paths.join(' and ')} ${paths.length === 1 ? 'is' : 'are'} required`;
+  throw new RelayError('invalid_request', required.message ?? message, {
+    details: paths.map((path) => ({ path, message: 'Required' })),
   });
 }
 

@@ -93,8 +93,8 @@ const chats: readonly Row[] = [
 ];
 
 const runs: readonly Row[] = [
-  ['no input', { model: 'demo' }, 'invalid_request', 'model and input are required'],
-  ['no model', { input: 'hi' }, 'invalid_request', 'model and input are required'],
+  ['no input', { model: 'demo' }, 'invalid_request', 'input is required'],
+  ['no model', { input: 'hi' }, 'invalid_request', 'model is required'],
   ['an empty input', { ...run, input: '' }, 'invalid_request', 'input'],
   ['an empty list as input', { ...run, input: [] }, 'invalid_request', 'input'],
   ['input that is a number', { ...run, input: 7 }, 'invalid_request', 'input'],
@@ -352,7 +352,7 @@ describe('bad input', () => {
     async (body) => {
       for (const [path, sentence] of [
         ['/chat', 'model and messages are required'],
-        ['/v1/runs', 'model and input are required'],
+        ['/v1/runs', 'input is required'],
         [`/chat/relay/${id}`, 'sessionId and response are required'],
       ] as const) {
         const response = await server.request(path, {

@@ -49,13 +49,7 @@ describe('a missing field', () => {
       'model and messages are required',
       ['messages'],
     ],
-    [
-      'a run without input',
-      routes.startRun,
-      { model: 'demo' },
-      'model and input are required',
-      ['input'],
-    ],
+    ['a run without input', routes.startRun, { model: 'demo' }, 'input is required', ['input']],
     [
       'an answer without either',
       routes.answerChatRelay,
@@ -80,13 +74,13 @@ describe('a missing field', () => {
   it.each([null, 'text', 7, true, [], [{ input: 'x' }]])(
     'is missing from a body that is %j',
     (body) => {
-      expect(refusal(routes.startRun, { body }).message).toBe('model and input are required');
+      expect(refusal(routes.startRun, { body }).message).toBe('input is required');
     },
   );
 
   it.each([null, ''])('is missing if it is %j', (input) => {
     const body = { model: 'demo', input };
-    expect(refusal(routes.startRun, { body }).message).toBe('model and input are required');
+    expect(refusal(routes.startRun, { body }).message).toBe('input is required');
   });
 
   it('is not reported for a request without a body', () => {
@@ -96,7 +90,7 @@ describe('a missing field', () => {
 
   it('is not taken from the prototype', () => {
     const body: unknown = Object.create({ input: 'hi' });
-    expect(refusal(routes.startRun, { body }).message).toBe('model and input are required');
+    expect(refusal(routes.startRun, { body }).message).toBe('input is required');
   });
 
   it('is reported before other issues', () => {

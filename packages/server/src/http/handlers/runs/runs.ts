@@ -24,7 +24,13 @@ import { readListed, parseTime } from '../../views/pagination.ts';
 import { presentListed, presentRun } from '../../views/run.ts';
 import { type ApiRequest, findRun, type Handler, type RouteRequest, storeOf } from '../handler.ts';
 import { senderOf } from '../sessions/messages.ts';
-import { buildSpec, chooseToolsAndFunctions, startAndFollow, toolsOfAgent } from './start.ts';
+import {
+  buildSpec,
+  chooseToolsAndFunctions,
+  modelRequired,
+  startAndFollow,
+  toolsOfAgent,
+} from './start.ts';
 
 export const startRun: Handler<'startRun'> = async (call) => {
   const { run, batches } = await startAndFollow(call, () => specOf(call));
@@ -50,7 +56,7 @@ export function specOf(
       rejectUnavailableTools(call, tools, (body.memory ?? agent.memory) !== undefined);
       return chooseToolsAndFunctions(call, tools);
     },
-    modelRequired: 'model and input are required',
+    modelRequired,
   });
 }
 

@@ -20,7 +20,7 @@ import { notFound } from '../../errors.ts';
 import { readAll } from '../../views/pagination.ts';
 import { decide, statusNow } from '../governance/approvals.ts';
 import { type ApiRequest, findRun, type Handler, type ResultOf, storeOf } from '../handler.ts';
-import { buildSpec, startAndFollow, toolsOfAgent } from './start.ts';
+import { buildSpec, modelRequired, startAndFollow, toolsOfAgent } from './start.ts';
 import { collectUntilIdle } from './wait-until-idle.ts';
 import { runHeader, streamRun } from '../../../streaming/stream-run.ts';
 
@@ -32,7 +32,7 @@ export const startApiChat: Handler<'startApiChat'> = async (call) => {
       messages: [{ role: 'user', content: call.body.message }],
       prompt: 'append',
       tools: (agent) => ({ tools: toolsOfAgent(call, agent.tools) }),
-      modelRequired: 'model is required: the server has no default',
+      modelRequired,
     }),
   );
   void streamRun(call, { dialect: dialects.runtime, run, batches });

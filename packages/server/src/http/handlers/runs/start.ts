@@ -155,6 +155,8 @@ export async function buildSpec(call: ApiRequest, input: SpecInput): Promise<Run
   };
 }
 
+export const modelRequired = 'model is required: the server has no default';
+
 const defaultMaxIterations = 50;
 
 /** All that a caller without a key may use, unless the operator allows more. */
