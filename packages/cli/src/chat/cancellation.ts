@@ -1,4 +1,5 @@
 /** Cancels the run of a turn. While the server cannot be reached, it tries again until the turn ends. */
+import { relay } from '../environment.ts';
 import { failureOf } from '../errors.ts';
 import { untilAvailable } from '../until-available.ts';
 import type { ChatTurn } from './client.ts';
@@ -20,10 +21,10 @@ export class Cancellation {
     const { runId } = this.#turn;
     if (this.#isSent) {
       const show =
-        runId === undefined ? '' : ` See what became of its calls: relay runs show ${runId}`;
+        runId === undefined ? '' : ` See what became of its calls: ${relay} runs show ${runId}`;
       return `The run is being canceled.${show}`;
     }
-    const later = runId === undefined ? '' : ` Cancel it later with: relay runs cancel ${runId}`;
+    const later = runId === undefined ? '' : ` Cancel it later with: ${relay} runs cancel ${runId}`;
     return `The server has not responded: the run is not canceled, and still waits or goes on.${later}`;
   }
 
