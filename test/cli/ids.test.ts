@@ -109,7 +109,7 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     };
     const status = async () => (await fixture.client.approvals.get(approvalId)).status;
     const chosen = open('');
-    await chosen.until((screen) => screen.includes('Which approval?'));
+    await chosen.until((screen) => screen.includes('Which pending approval?'));
     chosen.terminal.press('Enter');
     await chosen.until((screen) => screen.includes('Approve it?'));
     expect(chosen.terminal.screen).toContain('send_note needs approval:');
@@ -118,11 +118,17 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     await chosen.until((screen) => screen.includes('Nothing was decided'));
     expect(await status()).toBe('pending');
     chosen.terminal.close();
-    const latest = open('latest');
+    const edited = JSON.stringify({ to: 'ada', text: 'Better words' });
+    const latest = open(`latest --input '${edited}'`);
     await latest.until((screen) => screen.includes('Approve it?'));
+    // What is confirmed is what runs.
+    expect(latest.terminal.screen).toMatch(/these arguments instead:[^]*Better words/);
     latest.terminal.press('y');
     await latest.until((screen) => screen.includes('send_note is approved.'));
     expect(await status()).toBe('approved');
+    latest.terminal.close();
+    const none = open('latest');
+    await none.until((screen) => screen.includes('There is no pending approval'));
   });
 });
 

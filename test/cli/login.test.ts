@@ -84,6 +84,7 @@ describe('a server that runs on this machine', () => {
     expect(connectionOf(environment(), { url: other.url }).apiKey).toBe(other.apiKey);
     const named = { ...env, RELAY_DATA_DIR: other.dataDir };
     expect(connectionOf({ ...environment(), env: named }, {}).url).toBe(other.url);
+    expect(connectionOf(environment(), { dataDir: other.dataDir }).url).toBe(other.url);
   });
 
   test('has its data folder found by bootstrap and doctor', async () => {

@@ -68,6 +68,7 @@ test('the completion offers recent ids with what they are, and nothing without a
   expect((await complete('approvals', 'approve', '')).out).toMatch(
     new RegExp(`^${approvalId.slice(-8)}\\tpending`),
   );
+  expect((await complete('chat', '--agent', 'ass')).out).toMatch(/^assistant\t/);
   const env = { RELAY_URL: 'http://127.0.0.1:9' };
   expect(await runIn({ env }, '__complete', '--', 'runs', 'show', '')).toEqual({
     code: 0,

@@ -146,7 +146,7 @@ test('neither a backup nor a restore overwrites anything', async () => {
   expect(readFileSync(join(dir, 'copy', 'backup.json'), 'utf8')).toBe(before);
   const live = await relay(['restore', join(dir, 'copy'), '--without-master-key'], { env });
   expect(live).toMatchObject({ code: 1 });
-  expect(live.err).toContain('is in use; stop its server');
+  expect(live.err).toContain('is not empty; move it away');
   expect((await unchanged.request('/ready')).status).toBe(200);
 });
 

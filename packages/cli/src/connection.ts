@@ -20,9 +20,14 @@ import {
 
 const keyVariable = 'RELAY_API_KEY';
 
+/** For what works only with a key. */
+export const needsKey = `sign in with "${relay} login", or set ${keyVariable}`;
+
 export interface Target {
   readonly url?: string | undefined;
   readonly profile?: string | undefined;
+  /** Selects the server that uses it. */
+  readonly dataDir?: string | undefined;
 }
 
 export interface Connection {
@@ -40,7 +45,7 @@ export function connectionOf(environment: CliEnvironment, target: Target): Conne
   const selected = profileFor(environment, target);
   const [name, profile] = selected ?? [];
   const given = target.url ?? profile?.url ?? environmentUrl(environment, selected);
-  const url = withAddress(environment, checkedUrl(given ?? localUrl(environment)));
+  const url = withAddress(environment, checkedUrl(given ?? localUrl(environment, target.dataDir)));
   return { url, ...keyFor(environment, url, profile), profile: name };
 }
 

@@ -90,8 +90,7 @@ export function failureOf(error: unknown): Failure {
   if (isApiError(error)) return apiFailure(error);
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof Error && error.name === 'ConfigError') {
-    const hint = `run "${relay} doctor"`;
-    return { error: message, code: 'configuration', exit: exitCodes.failure, hint };
+    return { error: message, code: 'configuration', exit: exitCodes.failure };
   }
   const { code } = (error ?? {}) as { code?: unknown };
   return {

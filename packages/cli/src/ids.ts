@@ -25,6 +25,8 @@ export interface Candidate {
 interface Source {
   /** The command that shows ids of this kind. */
   readonly listed?: string;
+  /** What the recent ones are, if not all of the kind. */
+  readonly noun?: string;
   /** The most useful first. */
   readonly recent?: (client: RelayClient, limit: number) => Promise<readonly Candidate[]>;
   /** Default: looked for among the recent ones. */
@@ -88,7 +90,7 @@ export async function resolveAmong(
   if (only !== undefined) {
     throw ambiguous(`${given} is part of several ${noun} ids`, [only, ...others]);
   }
-  if (given === 'latest') throw notListed(`There is no ${noun} yet`);
+  if (given === 'latest') throw notListed(`There is no ${noun}`);
   // It can be an older one.
   return given;
 }
@@ -117,7 +119,7 @@ export async function recentIds(
 async function latest(client: RelayClient, kind: IdKind): Promise<string> {
   const [first] = await recentIds(client, kind, 1);
   if (first !== undefined) return first.id;
-  throw notFound(kind, `There is no ${kind} yet`);
+  throw notFound(kind, `There is no ${sources[kind].noun ?? kind}`);
 }
 
 function invalidId(kind: IdKind, given: string): CliError {
@@ -156,7 +158,7 @@ async function pick(context: Context, kind: IdKind): Promise<string> {
   const { recent } = sources[kind];
   if (!canPick(context) || recent === undefined) throw missing(kind);
   const candidates = await recent(await context.client(), mostPicked);
-  if (candidates.length === 0) throw notFound(kind, `There is no ${kind} to choose from`);
+  if (candidates.length === 0) throw notFound(kind, `There is no ${sources[kind].noun ?? kind}`);
   return choose(context, kind, candidates);
 }
 
@@ -169,7 +171,7 @@ async function choose(
   noun: string,
   candidates: readonly Candidate[],
 ): Promise<string> {
-  if (candidates.length === 0) throw notListed(`There is no ${noun} to choose from`);
+  if (candidates.length === 0) throw notListed(`There is no ${noun}`);
   const { isCancel, select } = await import('@clack/prompts');
   const width = terminalWidth(stderr) - 6;
   const chosen = await select({
@@ -224,6 +226,14 @@ function ofApproval({ id, requestedAt, status, prompt, display }: Items<'approva
   return { id, at: requestedAt, text: `${status.padEnd(8)}  ${prompt ?? display.text}` };
 }
 
+/** The newest first. */
+export async function pendingApprovals(
+  { approvals }: Pick<RelayClient, 'approvals'>,
+  limit: number,
+): Promise<readonly Candidate[]> {
+  return (await approvals.list({ status: 'pending', limit }).page()).items.map(ofApproval);
+}
+
 function ofConversation(conversation: Items<'conversations'>): Candidate {
   const { id, updatedAt, status, title = '', runs } = conversation;
   const size = runs === 1 ? '1 run' : `${runs} runs`;
@@ -244,11 +254,11 @@ const sources: Readonly<Record<IdKind, Source>> = {
     listed: 'approvals list --all',
     // Those that wait for a decision first.
     async recent({ approvals }, limit) {
-      const pending = (await approvals.list({ status: 'pending', limit }).page()).items;
-      if (pending.length >= limit) return pending.map(ofApproval);
+      const pending = await pendingApprovals({ approvals }, limit);
+      if (pending.length >= limit) return pending;
       const all = (await approvals.list({ limit }).page()).items;
       const decided = all.filter(({ status }) => status !== 'pending');
-      return [...pending, ...decided].slice(0, limit).map(ofApproval);
+      return [...pending, ...decided.map(ofApproval)].slice(0, limit);
     },
     get: async ({ approvals }, id) => ofApproval(await approvals.get(id)),
   },
@@ -284,6 +294,7 @@ const sources: Readonly<Record<IdKind, Source>> = {
   },
   delivery: {
     listed: 'sessions queue SESSION --failed',
+    noun: 'failed delivery',
     // Only these can be delivered again.
     async recent({ deliveries }, limit) {
       const { items } = await deliveries.list({ status: 'failed', limit }).page();

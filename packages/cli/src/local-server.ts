@@ -13,10 +13,11 @@ import { readPrivate } from './profiles.ts';
 
 const defaultPort = '4000';
 
-/** `RELAY_PORT` and `RELAY_DATA_DIR` select a server. Without them it is the one that runs. */
-export function localUrl(environment: CliEnvironment): string {
+/** A data folder, `RELAY_PORT` and `RELAY_DATA_DIR` select a server. Without them it is the one that runs. */
+export function localUrl(environment: CliEnvironment, dataDir?: string): string {
   const port = setting(environment, 'RELAY_PORT');
-  const named = namedDataDir(environment);
+  const named =
+    dataDir === undefined ? namedDataDir(environment) : resolve(environment.cwd, dataDir);
   const servers = runningServers(environment.env).filter(
     ({ url, dataDir }) =>
       (port === undefined || portOf(url) === port) && (named === undefined || dataDir === named),

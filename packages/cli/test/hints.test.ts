@@ -12,6 +12,6 @@ test.each([
   vi.stubEnv('npm_lifecycle_event', event);
   vi.resetModules();
   const { failureOf } = await import('../src/errors.ts');
-  const error = Object.assign(new Error('No such field'), { name: 'ConfigError' });
-  expect(failureOf(error).hint).toBe(`run "${command}"`);
+  const error = Object.assign(new Error('No'), { name: 'RelayApiError', code: 'network_error' });
+  expect(failureOf(error).hint).toContain(`run "${command}"`);
 });

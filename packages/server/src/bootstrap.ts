@@ -36,7 +36,7 @@ async function bootstrap(
   const startDir = process.env['INIT_CWD'] ?? process.cwd();
   const folder = workspace === undefined ? undefined : resolve(startDir, workspace);
   const installation = { env: process.env, cwd: process.cwd() };
-  const key = await makeTenantKey(installation, tenant, folder);
+  const key = await makeTenantKey(installation, tenant, { workspace: folder });
   if (json) console.log(JSON.stringify(key));
   else console.log(`A new API key for ${tenant}, shown only once:\n\n  ${key.apiKey}\n`);
 }

@@ -36,6 +36,16 @@ export function showRequest(
   }
 }
 
+/** What is executed, or answered, instead of what was requested. */
+export function showInput(
+  { kind }: Pick<ApprovalRequest, 'kind'>,
+  input: unknown,
+  writeLine: (line: string) => void,
+): void {
+  writeLine(kind === 'question' ? '  Your answer:' : '  It runs with these arguments instead:');
+  for (const line of safeJson(input, 2).split('\n')) writeLine(`    ${line}`);
+}
+
 type Input = NonNullable<Decision['input']>;
 
 export class ApprovalPrompt {

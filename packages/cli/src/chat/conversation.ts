@@ -18,6 +18,7 @@ import { TurnView } from './turn-view.ts';
 import { Interrupted, type Terminal } from './terminal.ts';
 import { answerText } from './usage-text.ts';
 import { relay } from '../environment.ts';
+import { needsKey } from '../connection.ts';
 
 export interface ConversationOptions {
   readonly print: Print;
@@ -48,7 +49,7 @@ class LeftWaiting extends CliError {
   constructor(request: ApprovalRequest, runId: string | undefined) {
     const { kind, id, tool } = request;
     const decide = `decide with "${answerCommand(kind, id)}", then "${relay} runs tail ${runId}"`;
-    const useKey = 'nobody else can decide in a chat without a key, so it ends: set RELAY_API_KEY';
+    const useKey = `only the chat itself can decide without a key, so it ends: ${needsKey}`;
     super('approval_pending', `${tool} ${waitsText[kind]}`, {
       exit: exitCodes.waiting,
       hint: runId === undefined ? useKey : decide,
@@ -114,14 +115,17 @@ export class Conversation {
 
   showHistory(runs: readonly Run[]): void {
     const { writeLine, print, terminal } = this.#options;
-    for (const { input, output = '' } of runs) {
+    for (const { input, output = '', status } of runs) {
       const content =
         typeof input === 'string' ? input : input?.findLast((m) => m.role === 'user')?.content;
       const [first] =
         typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
       const text = first !== undefined && 'text' in first ? first.text : '';
       if (text !== '') writeLine(`${print.paint('bold', 'you')} › ${escapeUnsafe(text)}`);
-      if (output === '') continue;
+      if (output === '') {
+        if (status === 'canceled' || status === 'failed') writeLine(`(${status})`);
+        continue;
+      }
       if (!print.isStyled || print.json) {
         writeLine(escapeUnsafe(output));
         continue;

@@ -14,6 +14,7 @@ import type { ChatClient } from './client.ts';
 import type { DurableChatClient } from './durable-client.ts';
 import type { Completion, Terminal } from './terminal.ts';
 import { usageText } from './usage-text.ts';
+import { needsKey } from '../connection.ts';
 
 export interface SlashCommandsOptions {
   readonly client: RelayClient;
@@ -223,7 +224,7 @@ export class SlashCommands {
 
   #withKey(command: string): DurableChatClient {
     const { durable } = this.#options;
-    if (durable === undefined) throw usageError(`${command} needs a key`, 'set RELAY_API_KEY');
+    if (durable === undefined) throw usageError(`${command} needs a key`, needsKey);
     return durable;
   }
 

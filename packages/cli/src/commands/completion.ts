@@ -27,7 +27,7 @@ export function registerCompletion(program: CliCommand): void {
     .helpOption(false)
     .handle(async (context, words) => {
       const known = candidates(program, words);
-      const found = known.length > 0 ? known : await idCandidates(context, program, words);
+      const found = known.length > 0 ? known : await storedCandidates(context, program, words);
       for (const { word, description } of found) context.print.raw(`${word}\t${description}\n`);
     });
 }
@@ -49,14 +49,15 @@ export function candidates(program: Command, words: readonly string[]): Candidat
 const timeoutMs = 1_500;
 const mostIds = 30;
 
-/** Ids of what the next argument is. None if the server does not respond: a shell shows no errors. */
-async function idCandidates(
+/** Ids or names of what the next argument is. None if the server does not respond: a shell shows no errors. */
+async function storedCandidates(
   context: Context,
   program: Command,
   words: readonly string[],
 ): Promise<readonly Candidate[]> {
-  const kind = kindOfNext(program, words.slice(0, -1));
-  if (kind === undefined) return [];
+  const name = nameOfNext(program, words.slice(0, -1));
+  const kind = idArguments[name];
+  if (kind === undefined && name !== 'agent') return [];
   const typed = words.at(-1) ?? '';
   try {
     const [{ recentIds }, { createClient }] = await Promise.all([
@@ -65,6 +66,12 @@ async function idCandidates(
     ]);
     const { url: baseUrl, apiKey } = context.connection;
     const client = createClient({ baseUrl, apiKey, maxRetries: 0, timeoutMs });
+    if (kind === undefined) {
+      const { items } = await client.agents.list().page();
+      return items
+        .map((agent) => ({ word: agent.name, description: agent.description ?? '' }))
+        .filter(({ word }) => word.startsWith(typed));
+    }
     const found = await recentIds(client, kind, mostIds);
     return found.flatMap(({ id, text }) => {
       const word = id.startsWith(typed) && typed !== '' ? id : shortId(id);
@@ -95,13 +102,13 @@ const idArguments: Readonly<Record<string, IdKind>> = {
   sessions: 'session',
 };
 
-/** Whose id comes next after these words. */
-function kindOfNext(program: Command, words: readonly string[]): IdKind | undefined {
+/** The name of the argument, or of the value of an option, that comes next after these words. */
+function nameOfNext(program: Command, words: readonly string[]): string {
   const { command, pending, taken } = walk(program, words);
-  if (pending !== undefined) return idArguments[/<(\w+)>/.exec(pending.flags)?.[1] ?? ''];
+  if (pending !== undefined) return /<(\w+)>/.exec(pending.flags)?.[1] ?? '';
   const expected = command.registeredArguments;
   const next = expected[taken] ?? expected.findLast(({ variadic }) => variadic);
-  return idArguments[next?.name() ?? ''];
+  return next?.name() ?? '';
 }
 
 /** The command that the words select, the option whose value comes next, and the arguments so far. */

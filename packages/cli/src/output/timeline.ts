@@ -2,6 +2,7 @@
 import type { StoredEvent } from '@relay/sdk';
 import { cutTo, escapeLine, widthOf } from './escape.ts';
 import type { Paint } from './paint.ts';
+import { formatTime } from './table.ts';
 import { decisionWord, formatDuration, runEventText, usageText } from './run-events.ts';
 import { shortId } from './short-id.ts';
 
@@ -85,7 +86,11 @@ export class Timeline {
   }
 
   /** The result of the first attempt is not known: the server ended during the call. */
-  #started({ toolCallId, name }: EventOf<'tool.started'>): string | undefined {
+  #started({ toolCallId, name, resultBy }: EventOf<'tool.started'>): string | undefined {
+    if (resultBy !== undefined) {
+      const until = formatTime(resultBy);
+      return this.#paint('dim', `· ${escapeLine(name)} waits for its program until ${until}`);
+    }
     const isAgain = this.#running.has(toolCallId);
     this.#running.add(toolCallId);
     return isAgain

@@ -119,7 +119,7 @@ export function restoreBackup({ env, cwd }: Installation, options: RestoreOption
   const manifest = readManifest(backup);
   if (existsSync(folder) && readdirSync(folder).length > 0) {
     throw new ConfigError(
-      `${folder} is in use; stop its server and move it away, or restore into another folder`,
+      `${folder} is not empty; move it away (and stop its server, if one runs), or restore into another folder`,
     );
   }
   const { from, key } = findKey(config, manifest, { ...options, backup });

@@ -16,7 +16,10 @@ const tenantForm = /^[a-z0-9][a-z0-9_-]{0,62}$/i;
 export async function makeTenantKey(
   { env, cwd }: Installation,
   tenant: string,
-  workspace?: string,
+  {
+    workspace,
+    name,
+  }: { readonly workspace?: string | undefined; readonly name?: string | undefined } = {},
 ): Promise<IssuedKey> {
   if (!tenantForm.test(tenant)) {
     throw new ConfigError(`--tenant must be letters, digits, "-" and "_", not "${tenant}"`);
@@ -28,7 +31,7 @@ export async function makeTenantKey(
     if (workspace !== undefined) {
       await setWorkspace(store, { config, ids, tenant, folder: workspace, cwd, audit });
     }
-    return issueBootstrapKey(store, ids, { tenant, by: 'bootstrap', audit });
+    return issueBootstrapKey(store, ids, { tenant, name, by: 'bootstrap', audit });
   });
 }
 

@@ -69,6 +69,8 @@ export interface IssuedKey {
 
 export interface KeyIssue {
   readonly tenant: string;
+  /** Of the key. Default: `bootstrap`. */
+  readonly name?: string | undefined;
   /** The occasion, for the audit entry. */
   readonly by: 'bootstrap' | 'first start' | 'embed';
   readonly audit: Engine['audit'];
@@ -91,7 +93,7 @@ async function newBootstrapKey(store: SystemStore, ids: Ids, issue: KeyIssue) {
   const key: KeyRecord = {
     id: ids.next(),
     tenantId: tenant.id,
-    name: 'bootstrap',
+    name: issue.name ?? 'bootstrap',
     owner: null,
     role: null,
     scopes: [...allScopes],

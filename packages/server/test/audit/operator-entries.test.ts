@@ -78,7 +78,7 @@ describe('the audit trail records', () => {
     mkdirSync(join(base, 'ws'));
     const early = await makeTenantKey(placeOf(), 'acme');
     const relay = await open();
-    const late = await makeTenantKey(placeOf(), 'acme', join(base, 'ws'));
+    const late = await makeTenantKey(placeOf(), 'acme', { workspace: join(base, 'ws') });
     expect(await trailOf(relay, late.apiKey)).toEqual([
       'system bootstrap: key.created',
       'system bootstrap: tenant.workspace-changed',

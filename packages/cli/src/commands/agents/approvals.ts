@@ -44,7 +44,7 @@ export function registerApprovals(program: CliCommand): void {
     .command('watch')
     .description('decide approvals one after the other, as they come')
     .option('--tool <name>', 'only calls of this tool')
-    .option('--agent <name>', 'only calls of this agent')
+    .option('--agent <agent>', 'only calls of this agent')
     .option('--mine', 'only those that you may decide and have not voted on')
     .examples(
       ['relay approvals watch', 'relay approvals watch --tool send_note --mine'],
@@ -193,7 +193,7 @@ async function approveApproval(
     throw usageError('--scope, --rule, --uses and --expires require --always');
   }
   const { approvals } = await context.client();
-  const seen = await approvalToDecide(context, given, 'Approve it?');
+  const seen = await approvalToDecide(context, given, 'Approve it?', input);
   const decision = approvals.approve(seen.id, {
     always,
     scope,
@@ -258,6 +258,7 @@ async function approvalToDecide(
   context: Context,
   given: string | undefined,
   question: string,
+  input?: ApproveOptions['input'],
 ): Promise<SeenApproval> {
   const { environment, print } = context;
   if (given !== undefined && given !== 'latest') return { id: await context.id('approval', given) };
@@ -268,20 +269,22 @@ async function approvalToDecide(
         'on a terminal and must be confirmed',
     );
   }
-  const [{ requestFromApproval }, { showRequest }, { confirmed }, { paintFor }] = await Promise.all(
-    [
+  const [{ requestFromApproval }, { showInput, showRequest }, ids, { confirmed }, { paintFor }] =
+    await Promise.all([
       import('../../chat/client.ts'),
       import('../../chat/approval-prompt.ts'),
+      import('../../ids.ts'),
       import('../../input.ts'),
       import('../../output/paint.ts'),
-    ],
-  );
-  const id = await context.id('approval', given);
-  const { approvals } = await context.client();
-  const request = requestFromApproval(await approvals.get(id));
+    ]);
+  const client = await context.client();
+  const pending = (limit: number) => ids.pendingApprovals(client, limit);
+  const id = await ids.resolveAmong(context, 'pending approval', given, pending);
+  const request = requestFromApproval(await client.approvals.get(id));
   const { stderr } = environment;
   const writeLine = (line: string) => void stderr.write(`${line}\n`);
   showRequest(request, { paint: paintFor(environment, stderr), writeLine });
+  if (input !== undefined) showInput(request, input.value, writeLine);
   if (await confirmed(environment, question)) return { id, digest: request.digest };
   throw new CliError('not_confirmed', 'Nothing was decided');
 }

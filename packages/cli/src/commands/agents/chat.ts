@@ -9,6 +9,7 @@ import { readStdin } from '../../input.ts';
 import { isLocal } from '../../local-server.ts';
 import { escapeLine } from '../../output/escape.ts';
 import { shortId } from '../../output/short-id.ts';
+import { needsKey } from '../../connection.ts';
 
 interface Options {
   readonly model?: string;
@@ -25,7 +26,7 @@ export function registerChat(program: CliCommand): void {
     .command('chat [message...]')
     .description('chat with an agent; its tools ask for your approval')
     .option('--model <name>', "model to use (default: the server's, else demo)")
-    .option('--agent <name>', 'agent to use (needs a key)')
+    .option('--agent <agent>', 'agent to use (needs a key)')
     .option('-c, --continue', 'continue your latest conversation (needs a key)')
     .option('--conversation <conversation>', 'continue this conversation (needs a key)')
     .option('--headless', 'never prompt: exit with 8 if an approval is needed')
@@ -171,12 +172,12 @@ function checkKeyless(url: string, options: Options): void {
   if (!isLocal(url)) {
     throw new CliError('unauthorized', `No API key for ${url}`, {
       exit: exitCodes.notAllowed,
-      hint: 'set RELAY_API_KEY, or use --profile',
+      hint: `${needsKey}, or use --profile`,
     });
   }
   const { agent, conversation } = options;
   if (agent !== undefined || conversation !== undefined || options.continue === true) {
-    throw usageError('--agent, --continue and --conversation need a key', 'set RELAY_API_KEY');
+    throw usageError('--agent, --continue and --conversation need a key', needsKey);
   }
 }
 

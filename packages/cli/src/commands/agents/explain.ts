@@ -27,7 +27,7 @@ export function registerExplain(program: CliCommand): void {
     )
     .option('--conversation <id>', 'include the grants of this conversation')
     .option(
-      '--agent <name>',
+      '--agent <agent>',
       'agent whose policy applies (default: that of the run, else assistant)',
     )
     .examples([

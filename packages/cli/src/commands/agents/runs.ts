@@ -26,7 +26,7 @@ export function registerRuns(program: CliCommand): void {
     .command('list')
     .description('list runs, newest first')
     .addOption(new Option('--status <status>', 'only runs with this status').choices(statuses))
-    .option('--agent <name>', 'only runs of this agent')
+    .option('--agent <agent>', 'only runs of this agent')
     .option('--conversation <conversation>', 'only runs of this conversation')
     .option('--workflow <id>', 'only runs of this workflow')
     .option('--label <name:value>', 'only runs with this label')
@@ -45,7 +45,7 @@ export function registerRuns(program: CliCommand): void {
     .command('tail [run]')
     .description('follow a run until it ends, or without a run all of them')
     .option('--after <seq>', 'only events after this sequence number', count)
-    .option('--agent <name>', 'without a run: only runs of this agent')
+    .option('--agent <agent>', 'without a run: only runs of this agent')
     .option('--label <name:value>', 'without a run: only runs with this label')
     .addOption(
       new Option(

@@ -43,7 +43,7 @@ export function registerSessions(program: CliCommand): void {
     .description('start a session of an agent, with this handle; with --handle, of this harness')
     .option('--handle <handle>', 'its handle; the name is that of a harness, such as claude')
     .option('--harness <name>', 'harness that runs it (default: native)')
-    .option('--agent <name>', 'agent of the server')
+    .option('--agent <agent>', 'agent of the server')
     .option('--model <name>', 'model to use')
     .option('--workspace <folder>', "folder inside the tenant's workspace")
     .option('--label <name:value>', 'label; can be repeated', collect)

@@ -51,8 +51,8 @@ function backupText({ folder, masterKey, keyIn }: Backup, source = '.relay'): st
   if (masterKey.id === null) return `${done}\nNo master key exists yet.`;
   return [
     done,
-    `The master key is NOT included. Store ${keyIn} elsewhere: without it the`,
-    "stored providers' keys cannot be decrypted.",
+    `The master key is NOT included. Store ${keyIn} elsewhere: without it`,
+    'the backup cannot be opened.',
   ].join('\n');
 }
 

@@ -28,6 +28,6 @@ async function bootstrap(context: Context<Options>): Promise<void> {
   const { tenant, workspace, dataDir } = context.options;
   const { makeTenantKey } = await import('@relay/server/operator');
   const { env, cwd } = existingStore(await context.installation(dataDir));
-  const key = await makeTenantKey({ env, cwd }, tenant, workspace);
+  const key = await makeTenantKey({ env, cwd }, tenant, { workspace });
   context.print.secret(key, `API key of the tenant ${tenant} (shown only once):`, key.apiKey);
 }

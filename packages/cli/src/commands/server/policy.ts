@@ -21,14 +21,14 @@ export function registerPolicy(program: CliCommand): void {
   policy
     .command('show')
     .description('show the current policy, or an earlier version')
-    .option('--agent <name>', 'the policy of this agent')
+    .option('--agent <agent>', 'the policy of this agent')
     .option('--at-version <n>', 'show this version', count)
     .examples(['relay policy show', 'relay policy show --agent clerk --at-version 3'])
     .handle(showPolicy);
   policy
     .command('set [file]')
     .description('replace the policy, from a JSON file or standard input')
-    .option('--agent <name>', 'the policy of this agent')
+    .option('--agent <agent>', 'the policy of this agent')
     .option(
       '--if-version <n>',
       'fail if the current version differs (default: the version in the file)',
@@ -42,14 +42,14 @@ export function registerPolicy(program: CliCommand): void {
   policy
     .command('preview [file]')
     .description('list recent calls that the policy would decide differently; changes nothing')
-    .option('--agent <name>', 'the policy of this agent')
+    .option('--agent <agent>', 'the policy of this agent')
     .option('--since <time>', 'start time: a date, or 12h, 7d ago (default: 7d)', pastTime)
     .examples(['relay policy preview policy.json --since 30d'], documentHelp)
     .handle(previewPolicy);
   policy
     .command('history')
     .description('list all versions of the policy, newest first')
-    .option('--agent <name>', 'the policy of this agent')
+    .option('--agent <agent>', 'the policy of this agent')
     .option('--limit <n>', 'maximum number of results', count, 20)
     .examples(['relay policy history'])
     .handle(showHistory);

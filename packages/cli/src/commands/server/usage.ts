@@ -90,9 +90,14 @@ function endedText({ runs, openRuns }: Stats['totals']): string {
   return `${started} started, ${completed} completed, ${failed} failed, ${canceled} canceled, ${openRuns} open now`;
 }
 
-function costText({ costUsd, unpricedRuns }: Stats['totals']): string {
+function costText({
+  costUsd,
+  unpricedRuns,
+}: Pick<Stats['totals'], 'costUsd' | 'unpricedRuns'>): string {
   const cost = formatCost(costUsd) ?? '';
-  return unpricedRuns === 0 ? cost : `${cost}, and ${unpricedRuns} runs of models without a price`;
+  if (unpricedRuns === 0) return cost;
+  const runs = unpricedRuns === 1 ? '1 run' : `${unpricedRuns} runs`;
+  return `${cost}, and ${runs} of models without a price`;
 }
 
 function budgetText({ budgets, usage }: Tenant): string {
@@ -129,9 +134,10 @@ async function showLabel(
     inputTokens: 0,
     outputTokens: 0,
     costUsd: 0,
+    unpricedRuns: 0,
     complete: true,
   };
-  for await (const { usage, costUsd = 0 } of client.runs.list({ label, since, limit: 200 })) {
+  for await (const { usage, costUsd } of client.runs.list({ label, since, limit: 200 })) {
     if (total.runs === mostRuns) {
       total.complete = false;
       break;
@@ -139,14 +145,15 @@ async function showLabel(
     total.runs += 1;
     total.inputTokens += usage.input_tokens;
     total.outputTokens += usage.output_tokens;
-    total.costUsd += costUsd;
+    total.costUsd += costUsd ?? 0;
+    total.unpricedRuns += costUsd === undefined ? 1 : 0;
   }
   context.print.record(total, {
     label,
     since: formatTime(since),
     runs: total.runs,
     tokens: `${total.inputTokens} in, ${total.outputTokens} out`,
-    cost: formatCost(total.costUsd),
+    cost: costText(total),
   });
   if (total.complete) return;
   context.print.note(

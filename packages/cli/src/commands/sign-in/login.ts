@@ -133,7 +133,7 @@ async function createdKey(
 ): Promise<CurrentKey> {
   const { env, cwd } = existingStore(await installationOf(environment, { url }, dataDir));
   const { makeTenantKey, revokeTenantKey } = await import('@relay/server/operator');
-  const made = await makeTenantKey({ env, cwd }, 'default');
+  const made = await makeTenantKey({ env, cwd }, 'default', { name: 'cli' });
   try {
     const key = await checkedKey(url, made.apiKey, `the key of the data folder ${dataDir}`);
     // One that the server rejects.
