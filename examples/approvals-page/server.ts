@@ -8,7 +8,7 @@ import { timingSafeEqual } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
-import { createClient, type RelayClient, RelayApiError } from '@relay/sdk';
+import { createClient, type RelayClient, RelayApiError } from 'relay-kit/sdk';
 
 export interface Person {
   readonly password: string;

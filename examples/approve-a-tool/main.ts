@@ -3,7 +3,7 @@
  * RELAY_API_KEY: npx node examples/approve-a-tool/main.ts
  */
 import assert from 'node:assert/strict';
-import { createClient, type OnApproval } from '@relay/sdk';
+import { createClient, type OnApproval } from 'relay-kit/sdk';
 
 const client = createClient({
   baseUrl: process.env['RELAY_URL'] ?? 'http://127.0.0.1:4000',

@@ -6,8 +6,8 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createClient } from '@relay/sdk';
-import { embed } from '@relay/server';
+import { createClient } from 'relay-kit/sdk';
+import { embed } from 'relay-kit';
 
 const dataDir = mkdtempSync(join(tmpdir(), 'relay-example-'));
 const open = () => embed({ env: { RELAY_DATA_DIR: dataDir } });

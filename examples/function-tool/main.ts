@@ -3,7 +3,7 @@
  * (npm start) and RELAY_API_KEY: npx node examples/function-tool/main.ts
  */
 import assert from 'node:assert/strict';
-import { createClient, defineTool } from '@relay/sdk';
+import { createClient, defineTool } from 'relay-kit/sdk';
 import { z } from 'zod';
 
 const client = createClient({

@@ -7,8 +7,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createClient, type OnApproval, type OnQuestion } from '@relay/sdk';
-import { embed } from '@relay/server';
+import { createClient, type OnApproval, type OnQuestion } from 'relay-kit/sdk';
+import { embed } from 'relay-kit';
 
 const dataDir = mkdtempSync(join(tmpdir(), 'relay-example-'));
 const config = fileURLToPath(new URL('relay.config.ts', import.meta.url));

@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { defineConfig } from '@relay/server';
+import { defineConfig } from 'relay-kit';
 
 export default defineConfig({
   mcpServers: {

@@ -2,7 +2,7 @@
  * Approve the calls of several agents: always, once or not at all.
  * npx node examples/permissions/always-once-no.ts
  */
-import { AgentOrchestrator } from '@relay/agents';
+import { AgentOrchestrator } from 'relay-kit/library';
 import { askUser, hangUp } from './ask-user.ts';
 import { bashTool } from './shell.ts';
 

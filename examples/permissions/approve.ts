@@ -1,7 +1,7 @@
 /**
  * Approve the calls of one agent: npx node examples/permissions/approve.ts
  */
-import { createAgentHarness, createDefaultHarness, type Permissions } from '@relay/agents';
+import { createAgentHarness, createDefaultHarness, type Permissions } from 'relay-kit/library';
 import { askUser, hangUp } from './ask-user.ts';
 import { bashTool } from './shell.ts';
 

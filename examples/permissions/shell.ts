@@ -1,5 +1,5 @@
 /** A shell that prints commands instead of running them, so that the examples are harmless. */
-import type { ToolDefinition } from '@relay/agents';
+import type { ToolDefinition } from 'relay-kit/library';
 import { z } from 'zod';
 
 export const bashTool: ToolDefinition = {

@@ -4,7 +4,7 @@
  * The relay gets no response. With this harness it expires after two seconds, and the test continues.
  */
 import assert from 'node:assert';
-import { createAgentHarness, createDeterministicHarness } from '@relay/agents';
+import { createAgentHarness, createDeterministicHarness } from 'relay-kit/library';
 import { bashTool } from './shell.ts';
 
 const mockProvider = createDeterministicHarness([

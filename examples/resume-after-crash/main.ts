@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createClient } from '@relay/sdk';
+import { createClient } from 'relay-kit/sdk';
 
 const dataDir = mkdtempSync(join(tmpdir(), 'relay-example-'));
 const main = new URL('../../packages/server/src/main.ts', import.meta.url).pathname;

@@ -13,7 +13,7 @@ import {
   type IncomingMessage,
   type Server,
 } from 'node:http';
-import { createClient, type RelayClient } from '@relay/sdk';
+import { createClient, type RelayClient } from 'relay-kit/sdk';
 
 export interface BridgeOptions {
   readonly relay: RelayClient;
@@ -234,12 +234,20 @@ function setting(name: string): string {
 }
 
 if (import.meta.main) {
-  const { SLACK_TOKEN: token, MAIL_TO: to, PORT: port = '4500' } = process.env;
+  const { SLACK_TOKEN: token, SLACK_API: api, MAIL_TO: to, PORT: port = '4500' } = process.env;
   const bridge = createBridge({
     relay: createClient({ baseUrl: setting('RELAY_URL'), apiKey: setting('RELAY_API_KEY') }),
     secret: setting('RELAY_WEBHOOK_SECRET'),
     stateFile: process.env['BRIDGE_STATE'] ?? 'bridge-state.json',
-    ...(token === undefined ? {} : { slack: { token, channel: setting('SLACK_CHANNEL') } }),
+    ...(token === undefined
+      ? {}
+      : {
+          slack: {
+            token,
+            channel: setting('SLACK_CHANNEL'),
+            ...(api === undefined ? {} : { api }),
+          },
+        }),
     ...(to === undefined
       ? {}
       : { mail: { to, command: [process.env['SENDMAIL'] ?? '/usr/sbin/sendmail', '-t'] } }),

@@ -3,7 +3,7 @@
  * RELAY_API_KEY: npx node examples/team/main.ts
  */
 import assert from 'node:assert/strict';
-import { createClient } from '@relay/sdk';
+import { createClient } from 'relay-kit/sdk';
 
 const client = createClient({
   baseUrl: process.env['RELAY_URL'] ?? 'http://127.0.0.1:4000',

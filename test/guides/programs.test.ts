@@ -1,6 +1,6 @@
 /** The programs of the guides about projects run as a reader would write them, and print what is shown. */
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createClient } from '@relay/sdk';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -62,6 +62,7 @@ const ofServers = ['library-to-server', 'migrate'].map(
   (guide) => [guide, new Project(guide)] as const,
 );
 const agents = new Project('test-your-agents');
+agents.write('wardrobe.ts', readFileSync(join(root, 'examples/mcp-tools/wardrobe.ts'), 'utf8'));
 const projects = [...ofServers.map(([, project]) => project), agents];
 afterAll(() => projects.forEach((project) => project.remove()));
 
@@ -111,7 +112,7 @@ describe.each(ofServers)('the guide %s', (_, project) => {
 describe('Test your agents in CI', () => {
   test('has tests that pass', async () => {
     const { exit, output } = await agents.run('node --test --test-reporter=tap');
-    expect(output).toContain('# pass 2');
+    expect(output).toContain('# pass 3');
     expect(exit).toBe(0);
   }, 60_000);
 });
