@@ -346,7 +346,7 @@ describe('an approved tool that kill -9 interrupted', () => {
     const { events } = await decide(held, { ...approve, action: 'reject', reason: 'Leave it' });
     expect(events.find(({ type }) => type === 'tool_end')).toMatchObject({
       status: 'failed',
-      result: { code: 'outcome_unknown', error: 'Leave it' },
+      result: { code: 'tool_failed', error: expect.stringMatching(/: Leave it$/) },
     });
     expect(events.at(-1)).toMatchObject({ type: 'done' });
     expect(paid()).toBe(1);

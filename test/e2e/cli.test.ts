@@ -342,7 +342,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     await server.start({ RELAY_PORT: port });
     await shows('I wait for 6000 ms and go on.');
     expect(shell.screen).toMatch(
-      /^I wait for 6000 ms\n\(connection lost; trying again\)\n· the answer was interrupted/m,
+      /^I wait for 6000 ms\n\(connection lost; trying again\)\n\(connected again\)\n· the answer was interrupted/m,
     );
   });
 

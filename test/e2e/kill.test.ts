@@ -239,13 +239,13 @@ describe('kill -9 of the server with a tool running', () => {
   test('requests an outcome approval, and reports a failure to the model if it is denied', async () => {
     const runId = await killedWhileRunning('pay');
     await server.request(`/v1/approvals/${await outcomeApproval(runId)}`, {
-      body: { approved: false, reason: 'I cannot tell' },
+      body: { approved: false, reason: 'No trace of it' },
     });
     const frames = await doneOf(runId);
     expect(frames.find(({ data }) => data.type === 'tool_result')?.data['output']).toEqual({
       status: 'error',
-      error: 'I cannot tell',
-      code: 'outcome_unknown',
+      error: 'The tool was interrupted, and a person answered that it failed: No trace of it',
+      code: 'tool_failed',
     });
     expect(server.notes).toHaveLength(1);
   });

@@ -285,6 +285,37 @@ describe('a question of a tool', () => {
     expect(tool.executions).toHaveLength(1);
   });
 
+  test('keeps an answer that was given during a stop; another attempt asks only what is open', async () => {
+    const { boot } = await openFixture();
+    const tool = createOrder(false, askBoth);
+    const model = script();
+    const settings = { graceMs: 300, stopTimeoutMs: 300 };
+    const first = await boot({ model, tools: [tool], settings });
+    const run = await ask(first);
+    const shown = await asked(first, run.id, 'Which size?');
+    const stopped = first.stop();
+    const answered = await decide(first, shown.approvalId, { input: { size: 'S' } });
+    expect(answered).toMatchObject({ kind: 'decided' });
+    await stopped;
+    const rerun = async (kernel: Kernel) => {
+      const [outcome] = await untilAsked(kernel, run.id);
+      expect(outcome?.kind).toBe('outcome');
+      await decide(kernel, outcome?.approvalId, { outcome: 'rerun' });
+      return asked(kernel, run.id, 'Which colour?');
+    };
+    const second = await boot({ model, tools: [tool], settings, restarted: true });
+    const closed = await rerun(second);
+    await second.stop();
+    const third = await boot({ model, tools: [tool], settings, restarted: true });
+    const again = await rerun(third);
+    await decide(third, again.approvalId, { input: 'blue' });
+    const events = await finished(third, run.id);
+    expect(ofType(events, 'approval.closed')).toMatchObject([{ approvalId: closed.approvalId }]);
+    expect(ofType(events, 'tool.completed')).toMatchObject([
+      { result: { size: { size: 'S' }, colour: 'blue' } },
+    ]);
+  });
+
   test('can be one of several at once: the tool runs again when all are answered', async () => {
     const execute: Execute = ({ ask: askPerson }) =>
       Promise.all([askPerson(size), askPerson(colour)]);

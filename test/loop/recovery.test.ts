@@ -226,10 +226,13 @@ describe('a tool that ran when its process died', () => {
     const events = await finished(kernel, run.id);
     expect(after.executions).toEqual([]);
     expect(ofType(events, 'tool.failed')).toMatchObject([
-      { code: 'outcome_unknown', error: 'Lost' },
+      {
+        code: 'tool_failed',
+        error: expect.stringMatching(/a person answered that it failed: Lost$/),
+      },
     ]);
     const [read] = resultsIn(lastOf(model.requests));
-    expect(JSON.parse(String(read))).toMatchObject({ status: 'error', code: 'outcome_unknown' });
+    expect(JSON.parse(String(read))).toMatchObject({ status: 'error', code: 'tool_failed' });
     expect(endOf(events).status).toBe('completed');
   });
 
@@ -240,7 +243,8 @@ describe('a tool that ran when its process died', () => {
     kernel.control.supervisor.wake({ tenantId: kernel.tenantId, runId: run.id });
     const events = await finished(kernel, run.id);
     expect(after.executions).toEqual([]);
-    expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'outcome_unknown' }]);
+    const error = expect.stringContaining('may have taken effect');
+    expect(ofType(events, 'tool.failed')).toMatchObject([{ code: 'outcome_unknown', error }]);
   });
 
   test('is a tool error at once if it is made so', async () => {

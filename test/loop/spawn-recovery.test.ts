@@ -247,7 +247,7 @@ describe('a crash while another tool waits for its agents', () => {
     const { next, run, approval } = await interrupted(await openFixture());
     await decide(next, approval?.approvalId, { approved: false });
     const events = await finished(next, run.id);
-    expect(resultOf(events, 'call_1')).toMatchObject({ code: 'outcome_unknown' });
+    expect(resultOf(events, 'call_1')).toMatchObject({ code: 'tool_failed' });
     expect(endOf(events).status).toBe('completed');
   });
 

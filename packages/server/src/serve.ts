@@ -288,7 +288,7 @@ export async function serveProcess(options: ServeProcessOptions): Promise<void> 
           running === undefined ? abortStartTimeoutMs : running.stopTimeoutMs + closeTimeoutMs;
         void stopProcess(starting, timeoutMs);
       } else if (isSecondRequest(event, Date.now() - stoppedAt)) {
-        process.exit(1);
+        process.exit(event === 'SIGINT' ? 130 : 143);
       }
     });
   }

@@ -2,8 +2,8 @@
 import type { Run, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes, failureOf, isApiError } from '../errors.ts';
 import { timeoutError } from '../deadline.ts';
-import { waitsText } from '../output/decision-text.ts';
-import { answerCommand, runError, Transcript } from '../output/transcript.ts';
+import { answerCommand, waitsText } from '../output/decision-text.ts';
+import { runError, Transcript } from '../output/transcript.ts';
 import type { Print } from '../output/print.ts';
 import type { StatusLine } from '../output/status-line.ts';
 import { escapeLine, escapeUnsafe } from '../output/escape.ts';
@@ -18,6 +18,7 @@ import { TurnView } from './turn-view.ts';
 import { Interrupted, type Terminal } from './terminal.ts';
 import { answerText } from './usage-text.ts';
 import { relay } from '../environment.ts';
+import { shortId } from '../output/short-id.ts';
 import { needsKey } from '../connection.ts';
 
 export interface ConversationOptions {
@@ -67,6 +68,8 @@ export class Conversation {
   #error: RunResult['error'];
   /** With a single message, an error ends the command, which prints it. */
   #isOnce = false;
+  /** The tools whose calls were sent for approval, by approval. */
+  readonly #requestedTools = new Map<string, string>();
 
   constructor(options: ConversationOptions) {
     this.#options = options;
@@ -115,7 +118,7 @@ export class Conversation {
 
   showHistory(runs: readonly Run[]): void {
     const { writeLine, print, terminal } = this.#options;
-    for (const { input, output = '', status } of runs) {
+    for (const { id, input, output = '', status } of runs) {
       const content =
         typeof input === 'string' ? input : input?.findLast((m) => m.role === 'user')?.content;
       const [first] =
@@ -123,7 +126,9 @@ export class Conversation {
       const text = first !== undefined && 'text' in first ? first.text : '';
       if (text !== '') writeLine(`${print.paint('bold', 'you')} › ${escapeUnsafe(text)}`);
       if (output === '') {
-        if (status === 'canceled' || status === 'failed') writeLine(`(${status})`);
+        if (status === 'canceled' || status === 'failed') {
+          writeLine(`(${status}; "${relay} runs show ${shortId(id)}" shows its calls)`);
+        }
         continue;
       }
       if (!print.isStyled || print.json) {
@@ -285,6 +290,7 @@ export class Conversation {
     try {
       for await (const event of turn) {
         if (event.type === 'approval_requested') {
+          this.#requestedTools.set(event.id, event.tool);
           if (print.json) view.show(event);
           view.enqueue(event.id, (signal) => turn.request(event, signal));
           continue;
@@ -315,9 +321,18 @@ export class Conversation {
     const { status } = this.#options;
     status.hide();
     transcript.show(event);
-    const activity = transcript.isInLine ? undefined : activityAfter(event);
+    const activity = transcript.isInLine ? undefined : this.#activityAfter(event);
     if (activity === undefined) status.clear();
     else status.show(activity);
+  }
+
+  /** What goes on after an event, until the next one. */
+  #activityAfter(event: RunStreamEvent): string | undefined {
+    if (event.type === 'done' || event.type === 'error') return undefined;
+    if (event.type === 'tool_call') return `running ${event.name}`;
+    const isApproved = event.type === 'approval_resolved' && event.status === 'approved';
+    const tool = isApproved ? this.#requestedTools.get(event.id) : undefined;
+    return tool === undefined ? 'thinking' : `running ${tool}`;
   }
 
   async #decision(
@@ -343,12 +358,6 @@ export class Conversation {
     const cost = await turn.cost().catch(() => undefined);
     writeLine(print.paint('dim', answerText(usage, cost, ms)));
   }
-}
-
-/** What goes on after an event, until the next one. */
-function activityAfter(event: RunStreamEvent): string | undefined {
-  if (event.type === 'done' || event.type === 'error') return undefined;
-  return event.type === 'tool_call' ? `running ${event.name}` : 'thinking';
 }
 
 /** Ctrl-C at an empty prompt ends the chat. */

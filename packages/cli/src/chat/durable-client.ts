@@ -2,8 +2,8 @@
 import type { Agent, RelayClient, Run, RunHandle, RunStreamEvent } from '@relay/sdk';
 import { findAgent } from '../commands/agents/agents.ts';
 import { CliError, exitCodes, isApiError } from '../errors.ts';
-import { loadDecisionText, waitsText } from '../output/decision-text.ts';
-import { answerCommand } from '../output/transcript.ts';
+import { answerCommand, loadDecisionText, waitsText } from '../output/decision-text.ts';
+
 import {
   type ApprovalRequest,
   type ChatClient,

@@ -28,6 +28,9 @@ interface Ended {
   readonly signal: NodeJS.Signals | null;
 }
 
+/** Of a server that was stopped in order, or at once by a second signal. */
+const stopCodes = [0, 130, 143];
+
 export class DevServer {
   readonly #options: DevServerOptions;
   readonly #watched = new Set<string>();
@@ -50,7 +53,7 @@ export class DevServer {
         const { code, signal } = await this.#serve();
         if (this.#stopping) break;
         if (!this.#hasChanged) {
-          if (signal === null && code === 0) return 0;
+          if (signal === null && stopCodes.includes(code ?? 0)) return 0;
           if (signal === null) {
             print('Waiting for a change of the configuration …');
             await this.#nextChange();

@@ -2,12 +2,25 @@
 import type { Approval, CurrentKey, RelayClient } from '@relay/sdk';
 import { escapeLine } from './escape.ts';
 import { age } from './table.ts';
+import { relay } from '../environment.ts';
 
 export const waitsText: Readonly<Record<Approval['kind'], string>> = {
   permission: 'waits for approval',
   question: 'waits for an answer',
   outcome: 'waits for its outcome',
 };
+
+/** The command that decides an approval. */
+export function answerCommand(kind: Approval['kind'], id: string): string {
+  switch (kind) {
+    case 'permission':
+      return `${relay} approvals approve ${id}`;
+    case 'question':
+      return `${relay} approvals approve ${id} --input JSON`;
+    case 'outcome':
+      return `${relay} approvals answer ${id} (--completed JSON | --failed [REASON] | --rerun)`;
+  }
+}
 
 /** `approved by you 3m ago`, `denied by ada 2h ago`, `expired` */
 export function decisionText(approval: Approval, you: Pick<CurrentKey, 'id' | 'owner'>): string {

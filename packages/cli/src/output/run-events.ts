@@ -97,7 +97,7 @@ function textOf(event: StoredEvent, paint: Paint, maxLength: number): string | u
     case 'approval.requested':
       return paint(
         'yellow',
-        `? ${escapeLine(event.tool)} ${waitsText[event.kind]} ${shortId(event.approvalId)}`,
+        `? ${escapeLine(event.tool)} ${event.kind === 'outcome' ? 'was interrupted: it ' : ''}${waitsText[event.kind]} ${shortId(event.approvalId)}`,
       );
     case 'approval.decided':
       return paint('dim', `· ${decisionWord(event)} by ${escapeLine(event.by.name)}`);
@@ -119,5 +119,9 @@ function took({ durationMs }: { readonly durationMs?: number | undefined }): str
 export function decisionWord(event: Extract<StoredEvent, { type: 'approval.decided' }>): string {
   if (event.outcome !== undefined) return event.outcome;
   if (!event.approved) return 'denied';
+  if (event.answer !== undefined) return 'answered';
+  if (event.input !== undefined) {
+    return `approved with ${cutTo(escapeLine(JSON.stringify(event.input)), longestText)}`;
+  }
   return event.always === true ? 'approved always' : 'approved';
 }

@@ -1,14 +1,13 @@
 /** Prints the events of a run as they arrive. */
 import { describeFlags } from '@relay/protocol/display';
-import type { Approval, RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
+import type { RunHandle, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes } from '../errors.ts';
-import { waitsText } from './decision-text.ts';
+import { answerCommand, waitsText } from './decision-text.ts';
 import { deniedByText } from './rule-text.ts';
 import { MarkdownWriter } from './markdown.ts';
 import type { Print } from './print.ts';
 import { escapeUnsafe, escapeLine } from './escape.ts';
 import { formatTime } from './table.ts';
-import { relay } from '../environment.ts';
 
 /** A model that writes no text for this long has made a pause. */
 const pauseMs = 150;
@@ -155,18 +154,6 @@ function requestText({ kind, tool, id }: Extract<RunStreamEvent, { type: 'approv
   const name = escapeLine(tool);
   if (kind !== 'outcome') return `? ${name} ${waitsText[kind]} (id ${id})`;
   return `? ${name} was started before a crash or a stop of the server and may have taken effect: ${answerCommand(kind, id)}`;
-}
-
-/** The command that decides an approval. */
-export function answerCommand(kind: Approval['kind'], id: string): string {
-  switch (kind) {
-    case 'permission':
-      return `${relay} approvals approve ${id}`;
-    case 'question':
-      return `${relay} approvals approve ${id} --input JSON`;
-    case 'outcome':
-      return `${relay} approvals answer ${id} (--completed JSON | --failed [REASON] | --rerun)`;
-  }
 }
 
 const maxJsonLength = 400;

@@ -34,6 +34,10 @@ export async function yieldRun(run: LiveRun): Promise<Outcome> {
   await waitForTools(run, firstMs, () => run.hasTools, onResult);
   const moreMs = isLeaseLost ? 0 : stopTimeoutMs - firstMs;
   await waitForTools(run, moreMs, () => toolsToWaitFor(run).length > 0, onResult);
+  for (const { name, toolCallId } of run.runningTools) {
+    const call = { runId: run.identity.id, tool: name, toolCallId };
+    run.engine.log.warn('A tool did not finish in time and is interrupted', call);
+  }
   stopTools(run);
   await run.journal.write([], { release: true });
   run.cacheTranscripts();

@@ -21,6 +21,7 @@ import { type CallState, openQuestionsOf, toolFailed } from './state/call.ts';
 import { closeQuestions, decide } from './state/machine.ts';
 import { evolveAll, initialState, liveAgents, readSnapshot, type RunState } from './state/state.ts';
 import { approvalRequested } from './waiting/approvals.ts';
+import { applyAnswers } from './waiting/inbox.ts';
 
 /** Loads a run, under its lease or for a decision. Damaged data throws `journal_corrupt`. */
 export async function load(
@@ -64,6 +65,7 @@ export async function recover(run: LiveRun): Promise<void> {
     return;
   }
   if (run.stop !== undefined) return;
+  await applyAnswers(run);
   // Parents first: a call that cannot continue stops the agents that it spawned.
   for (const { id } of liveAgents(run.state)) {
     const agent = run.state.agents[id];

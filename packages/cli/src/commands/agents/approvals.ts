@@ -4,7 +4,7 @@ import { Option } from 'commander';
 import { type CliCommand, type Context, takeCounted } from '../../command.ts';
 import { CliError, exitCodes, isApiError, usageError } from '../../errors.ts';
 import { count, futureTime, json } from '../../options.ts';
-import { loadDecisionText } from '../../output/decision-text.ts';
+import { answerCommand, loadDecisionText } from '../../output/decision-text.ts';
 import { rulePlace, whyEachTime } from '../../output/rule-text.ts';
 import { formatTime } from '../../output/table.ts';
 import { approverNames } from '../server/policy.ts';
@@ -313,7 +313,9 @@ function decisionText(approval: Approval): string {
   if (status === 'pending') {
     return `Your approval counts. ${tool} still waits: ${votesText(approval)} approvals.`;
   }
-  return outcome === undefined ? `${tool} is ${status}.` : outcomeText[outcome](tool);
+  if (outcome !== undefined) return outcomeText[outcome](tool);
+  const isAnswered = approval.kind === 'question' && status === 'approved';
+  return isAnswered ? `The question of ${tool} is answered.` : `${tool} is ${status}.`;
 }
 
 /** How many persons have approved, where the policy names approvers. */
@@ -366,6 +368,8 @@ function printApproval({ print }: Context, approval: Approval, handle?: string):
     by: decidedBy === undefined ? undefined : `${decidedBy.name} (${decidedBy.type})`,
     reason: approval.reason,
   });
+  if (approval.status !== 'pending') return;
+  print.note(`Decide with: ${answerCommand(approval.kind, approval.id)}`);
 }
 
 function demandText(rule: NonNullable<Approval['rule']>): string {

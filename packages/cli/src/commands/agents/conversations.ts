@@ -30,7 +30,7 @@ export const conversationColumns: readonly Column<Conversation>[] = [
   { title: 'status', value: ({ status }) => status, status: true },
   { title: 'agent', value: ({ agent }) => agent, minor: true },
   { title: 'runs', value: ({ runs }) => runs, minor: true },
-  { title: 'updated', value: ({ updatedAt }) => updatedAt, time: true },
+  { title: 'last message', value: ({ updatedAt }) => updatedAt, time: true },
   { title: 'about', value: ({ title }) => title },
 ];
 

@@ -79,7 +79,8 @@ export const expiryReason = 'The approval expired without a decision';
 
 /** A question that the tool has asked while it runs. */
 export interface QuestionState extends OpenApproval {
-  readonly state: 'open' | 'answered' | 'declined';
+  /** `closed`: its tool was interrupted. Another attempt asks again. */
+  readonly state: 'open' | 'answered' | 'declined' | 'closed';
   readonly answer?: unknown;
   readonly reason?: string;
 }
@@ -161,8 +162,11 @@ function evolveQuestion(call: CallState, event: Stored<ApprovalEvent>): CallStat
   const { questions = [] } = call;
   if (call.phase !== 'started') return undefined;
   if (event.type === 'approval.requested') {
-    if (event.question?.nth !== questions.length + 1) return undefined;
-    return { ...call, questions: [...questions, { ...openApproval(event), state: 'open' }] };
+    const asked = { ...openApproval(event), state: 'open' } as const;
+    const { nth = 0 } = event.question ?? {};
+    if (nth === questions.length + 1) return { ...call, questions: [...questions, asked] };
+    if (questions[nth - 1]?.state !== 'closed') return undefined;
+    return { ...call, questions: questions.with(nth - 1, asked) };
   }
   const index = questions.findIndex(({ id }) => id === event.approvalId);
   const next = answered(questions[index], event);
@@ -186,7 +190,7 @@ function answered(
     case 'approval.expired':
       return { ...asked, state: 'declined', reason: expiryReason };
     case 'approval.closed':
-      return { ...asked, state: 'declined', reason: event.reason };
+      return { ...asked, state: 'closed', reason: event.reason };
   }
 }
 

@@ -12,6 +12,7 @@ import {
   type CallState,
   expiryReason,
   type OpenApproval,
+  stoppedText,
   toolDenied,
   toolFailed,
 } from '../state/call.ts';
@@ -127,7 +128,7 @@ export function expireApprovals(run: LiveRun, now: number): void {
     run.journal.stage([
       expired(agent, call, approvalId),
       kind === 'outcome'
-        ? toolFailed(agent, call, 'outcome_unknown', reason)
+        ? toolFailed(agent, call, 'outcome_unknown', stoppedText(reason))
         : toolDenied(agent, call, { status: 'expired', reason, approvalId }),
     ]);
   }

@@ -48,14 +48,33 @@ export async function applyCommands(run: LiveRun): Promise<void> {
   interruptForMessages(run, commands);
 }
 
+/**
+ * Applies the answers to questions whose tools were interrupted, before these questions are closed: an answer that
+ * was acknowledged is kept for another attempt.
+ */
+export async function applyAnswers(run: LiveRun): Promise<void> {
+  if (openQuestions(run.state).length === 0) return;
+  for (const { id, command } of await run.readInbox()) {
+    const answered = command.kind === 'decision' ? answerEvent(run, command) : undefined;
+    if (answered !== undefined) run.take([id], [answered]);
+  }
+}
+
+/** Undefined if the decision is not about an open question. */
+function answerEvent(run: LiveRun, decision: DecisionCommand): Decided | undefined {
+  const { approvalId, approved } = decision;
+  const question = openQuestions(run.state).find(({ approval }) => approval.id === approvalId);
+  if (question === undefined) return undefined;
+  const answer = approved ? { answer: decision.answer as Decided['answer'] } : {};
+  return { ...decidedEvent(question.agent, question.call, decision), ...answer };
+}
+
 function applyDecision(run: LiveRun, decision: DecisionCommand, stored: CommitExtras): void {
   const { approvalId, approved, reason } = decision;
-  const question = openQuestions(run.state).find(({ approval }) => approval.id === approvalId);
-  if (question !== undefined) {
+  const answered = answerEvent(run, decision);
+  if (answered !== undefined) {
     run.resume();
-    const answer = approved ? { answer: decision.answer as Decided['answer'] } : {};
-    const decided = { ...decidedEvent(question.agent, question.call, decision), ...answer };
-    run.journal.stage([decided], stored);
+    run.journal.stage([answered], stored);
     // The tool that asked receives the answer, or runs again.
     run.answerWaiters.notify(approvalId);
     return;
@@ -101,8 +120,9 @@ function decidedEvent(agent: AgentState, call: CallState, decision: DecisionComm
 
 function notApproved(agent: AgentState, call: CallState, reason: string | undefined): RunEvent {
   if (call.approval?.kind === 'outcome') {
-    const error = reason ?? 'The tool was interrupted and its outcome was not confirmed';
-    return toolFailed(agent, call, 'outcome_unknown', error);
+    const why = reason === undefined ? '' : `: ${reason}`;
+    const error = `The tool was interrupted, and a person answered that it failed${why}`;
+    return toolFailed(agent, call, 'tool_failed', error);
   }
   return toolDenied(agent, call, defined({ reason, approvalId: call.approval?.id }));
 }

@@ -7,7 +7,8 @@
  *   stays in memory, and the run can be suspended (E5). When all its questions are answered, it runs
  *   again and receives the answers in order.
  * - Any other tool waits in memory. If its process dies, its outcome is unknown like that of any
- *   interrupted call, and its questions are closed.
+ *   interrupted call, and its open questions are closed. If a person lets it run again, it receives the
+ *   answers that were given, and asks the closed questions again.
  * - A call is settled only when none of its questions is open (E6).
  */
 import {
@@ -92,8 +93,8 @@ function requestOnce(
   if (activity.stopped) throw stopError(run);
   const digest = run.engine.digest(canonicalJson({ prompt, schema }));
   const known = call.questions?.[nth - 1];
-  if (known?.digest === digest) return;
-  if (known !== undefined) {
+  if (known?.digest === digest && known.state !== 'closed') return;
+  if (known !== undefined && known.state !== 'closed') {
     const message = `Question ${nth} of the tool differs from that of its earlier attempt`;
     throw new RelayError('tool_failed', message);
   }
