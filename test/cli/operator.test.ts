@@ -9,6 +9,8 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -111,6 +113,62 @@ test('a backup of a running server is consistent and can be restored', async () 
   await again.approvals.approve(approvalId);
   expect(await again.runs.stream(waiting.id).text()).toBe('The note was sent.');
   expect(restored.notes.map(({ text }) => text)).toEqual(['after the restore']);
+});
+
+test('a copy that is restored paused continues no run and sends no webhook until it is unpaused', async () => {
+  const received: string[] = [];
+  let status = 500;
+  const receiver = createServer((request, response) => {
+    const text: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => text.push(chunk));
+    request.on('end', () => {
+      const { run } = JSON.parse(Buffer.concat(text).toString()) as { run: { id: string } };
+      received.push(run.id);
+      response.writeHead(status).end();
+    });
+  });
+  await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => void receiver.close());
+  const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
+  const server = await serverWith();
+  const client = createClient({ baseUrl: server.url, apiKey: server.apiKey });
+  const hook = await client.webhooks.create({ url, events: ['run.ended'] });
+  const ended = await client.runs.create({ model: 'demo', input: 'say 1' });
+  await ended.text();
+  const running = await client.runs.create({ model: 'demo', input: 'slow 4000' });
+  await vi.waitUntil(() => received.includes(ended.id), { timeout: 10_000 });
+  const copy = join(folder(), 'copy');
+  const env = { RELAY_DATA_DIR: server.dataDir };
+  expect((await relay(['backup', copy, '--with-master-key'], { env })).code).toBe(0);
+  const { apiKey } = server;
+  await server.kill();
+  received.length = 0;
+  status = 200;
+
+  const restored = new TestServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
+  onTestFinished(() => restored.dispose());
+  const live = await relay(['restore', copy, '--to', join(folder(), 'live')]);
+  expect(live.out).toContain('restore with --paused');
+  const made = await relay(['restore', copy, '--to', restored.dataDir, '--paused']);
+  expect(made.out).toContain('All tenants are paused');
+  await restored.start();
+  const again = createClient({ baseUrl: restored.url, apiKey });
+  expect((await again.tenant.get()).paused).toBe(true);
+  await again.webhooks.redeliver(hook.id, `run.ended:${ended.id}`);
+  // A new tenant is not paused: when its webhook has arrived, those before it would have, too.
+  const other = await relay(['bootstrap', '--tenant', 'other'], {
+    env: { RELAY_DATA_DIR: restored.dataDir },
+  });
+  const fresh = createClient({ baseUrl: restored.url, apiKey: other.out.trim() });
+  await fresh.webhooks.create({ url, events: ['run.ended'] });
+  const later = await fresh.runs.create({ model: 'demo', input: 'slow 1500' });
+  await vi.waitUntil(() => received.length > 0, { timeout: 10_000 });
+  expect(received).toEqual([later.id]);
+  expect((await again.runs.get(running.id)).status).toBe('running');
+
+  await again.tenant.update({ paused: false });
+  await vi.waitUntil(() => received.length === 3, { timeout: 20_000 });
+  expect(received.slice(1).toSorted()).toEqual([ended.id, running.id].toSorted());
 });
 
 test('a backup and the table of models are those of the server that runs, from any folder', async () => {

@@ -204,6 +204,10 @@ export class Supervisor {
     });
   }
 
+  get pausedTenants(): Iterable<string> {
+    return this.#paused;
+  }
+
   isPaused(tenantId: string): boolean {
     return this.#paused.has(tenantId);
   }

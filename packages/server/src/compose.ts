@@ -283,7 +283,15 @@ export async function compose(options: ComposeOptions): Promise<Relay> {
     log,
   });
   const { publicUrl } = config;
-  const deliverer = new WebhookDeliverer({ store, signer, fetchFor, clock, log, publicUrl });
+  const deliverer = new WebhookDeliverer({
+    store,
+    signer,
+    fetchFor,
+    clock,
+    log,
+    publicUrl,
+    pausedTenants: () => control.supervisor.pausedTenants,
+  });
   const context: ServerContext = {
     store,
     config,

@@ -10,7 +10,7 @@ import {
 } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
 import { bubblewrapProblem } from '@relay/processes';
-import { auditRestore, operatorAuditEntry } from './audit/operator-entries.ts';
+import { completeRestore, operatorAuditEntry } from './audit/operator-entries.ts';
 import { checkConfig, loadConfigFile, type RelayConfig } from './config/config-file.ts';
 import { compose, type Relay, stopAll } from './compose.ts';
 import {
@@ -88,11 +88,11 @@ export async function openServer(options: ServeOptions): Promise<OpenedServer> {
       ...defined({ models: options.models, tools: options.tools?.(config) }),
     });
     closing.push(() => relay.stop());
-    await relay.start();
     const { dataDir } = config;
     const { terminal, print } = options;
     const { audit } = relay.control.engine;
-    await auditRestore(store, audit, dataDir);
+    await completeRestore(store, audit, dataDir);
+    await relay.start();
     return {
       config,
       store,

@@ -136,6 +136,10 @@ class SqlStore implements SystemStore {
     return decodeStats(runs, approvals);
   }
 
+  async tenantIds(): Promise<string[]> {
+    return this.#texts('id', tenants.selectIdsSql);
+  }
+
   async pausedTenants(): Promise<string[]> {
     return this.#texts('id', tenants.selectPausedSql);
   }

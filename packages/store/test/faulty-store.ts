@@ -58,6 +58,7 @@ export function createFaultyStore(inner: SystemStore, fault: Fault = {}): Faulty
     findTenant: (name) => read(() => inner.findTenant(name)),
     workspaces: () => read(() => inner.workspaces()),
     stats: (tenantId) => read(() => inner.stats(tenantId)),
+    tenantIds: () => read(() => inner.tenantIds()),
     pausedTenants: () => read(() => inner.pausedTenants()),
     addKey: (key, hash, audit) => write('addKey', () => inner.addKey(key, hash, audit)),
     redeemLink: (link, audit) => write('redeemLink', () => inner.redeemLink(link, audit)),

@@ -186,7 +186,7 @@ export interface DeliveryClaim {
 }
 
 export interface DeliverySweep {
-  /** Pending deliveries whose attempts began before this time fail. */
+  /** Pending deliveries whose attempts began before this time fail, except those of paused tenants. */
   readonly failBefore: number;
   /** Finished deliveries whose attempts began before this time are deleted. */
   readonly deleteBefore: number;

@@ -313,6 +313,7 @@ export interface SystemStore {
   workspaces(): Promise<Workspace[]>;
   /** Counts over all tenants, or of one. */
   stats(tenantId?: string): Promise<StoreStats>;
+  tenantIds(): Promise<string[]>;
   pausedTenants(): Promise<string[]>;
   addKey(key: KeyRecord, hash: string, audit?: readonly NewAuditEntry[]): Promise<void>;
   /** The same, unless the store has ever had a first key; then false. */

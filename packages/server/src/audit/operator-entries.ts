@@ -43,23 +43,44 @@ export function auditRotation(
 
 const restoredFile = 'restored.json';
 
-/** A restored store is not open yet, so the first start writes the audit entry. */
-export function recordRestore(folder: string, backupAt: string): void {
-  const record = JSON.stringify({ backupAt, restoredAt: new Date().toISOString() });
+interface Restoration {
+  readonly backupAt: string;
+  readonly restoredAt: string;
+  /** All tenants are paused before the first start continues anything. */
+  readonly paused?: boolean;
+}
+
+/** A restored store is not open yet, so the first start pauses its tenants and writes the audit entry. */
+export function recordRestore(folder: string, backupAt: string, paused: boolean): void {
+  const restored: Restoration = { backupAt, restoredAt: new Date().toISOString(), paused };
+  const record = JSON.stringify(restored);
   writeFileSync(join(folder, restoredFile), `${record}\n`, { mode: 0o600, flush: true });
 }
 
-export async function auditRestore(
+/** To be called before anything of the store continues. */
+export async function completeRestore(
   store: SystemStore,
   audit: Engine['audit'],
   dataDir: string,
 ): Promise<void> {
   const path = join(dataDir, restoredFile);
   if (audit === undefined || !existsSync(path)) return;
-  const { backupAt, restoredAt } = JSON.parse(readFileSync(path, 'utf8')) as Record<string, string>;
-  const what = { backupAt: backupAt ?? null, restoredAt: restoredAt ?? null };
+  const restored = JSON.parse(readFileSync(path, 'utf8')) as Restoration;
+  const { backupAt, restoredAt, paused = false } = restored;
+  if (paused) await pauseAll(store, audit);
+  const what = { backupAt, restoredAt, paused };
   await append(store, audit, operatorAuditEntry('operator', 'store.restored', what));
   rmSync(path);
+}
+
+async function pauseAll(store: SystemStore, audit: Write): Promise<void> {
+  const paused = new Set(await store.pausedTenants());
+  const entry = operatorAuditEntry('operator', 'tenant.paused', {});
+  for (const id of await store.tenantIds()) {
+    if (paused.has(id)) continue;
+    const change = { pausedAt: entry.at };
+    await store.tenant(id).updateTenant(change, auditRecordsOf({ audit }, id, [entry]));
+  }
 }
 
 /** For operations without a commit of their own. Written first: at least once. */

@@ -10,7 +10,8 @@
  *
  * After a crash the claim expires, and another node takes the delivery over. A webhook has a few
  * requests in flight at a time, and none during its backoff: one that does not answer delays only its
- * own deliveries. A tenant with many webhooks does not use all requests.
+ * own deliveries. A tenant with many webhooks does not use all requests. The deliveries of a paused tenant
+ * wait until it is resumed.
  */
 import { BackgroundLoop, type DeliveryRecord, type Engine, type WebhookRecord } from '@relay/core';
 import type { GuardedFetch } from '@relay/models';
@@ -35,6 +36,7 @@ export const deliveryTimeoutMs = 24 * 60 * 60_000;
 
 export interface WebhookDelivererOptions extends Pick<Engine, 'store' | 'clock' | 'log'> {
   readonly signer: WebhookSigner;
+  readonly pausedTenants: () => Iterable<string>;
   /** For the URLs of a tenant. */
   readonly fetchFor: (tenantId: string) => GuardedFetch;
   /** The server's URL for its users. Undefined: no links are sent. */
@@ -109,7 +111,8 @@ export class WebhookDeliverer {
   #unavailable(now: number): string[] {
     const inBackoff = [...this.#backoffs].filter(([, { until }]) => until > now);
     const busy = [...this.#inFlightOfTenant].filter(([, count]) => count >= enoughPerTenant);
-    return [...this.#inFlight.keys(), ...[...inBackoff, ...busy].map(([id]) => id)];
+    const paused = this.#options.pausedTenants();
+    return [...this.#inFlight.keys(), ...paused, ...[...inBackoff, ...busy].map(([id]) => id)];
   }
 
   #count({ webhookId, tenantId }: DeliveryRecord, more: number): void {

@@ -104,17 +104,21 @@ export interface RestoreOptions {
   readonly keyFile?: string | undefined;
   /** Restore without the key; the operator adds it before the start. */
   readonly withoutKey?: boolean | undefined;
+  /** The first start pauses all tenants before it continues anything. */
+  readonly paused?: boolean | undefined;
 }
 
 export interface Restored {
   readonly folder: string;
   readonly createdAt: string;
   readonly key: 'restored' | 'environment' | 'missing';
+  readonly paused: boolean;
 }
 
 export function restoreBackup({ env, cwd }: Installation, options: RestoreOptions): Restored {
   const config = readConfig(env, cwd);
   const { dataDir: folder } = config;
+  const { paused = false } = options;
   const backup = resolve(cwd, options.backup);
   const manifest = readManifest(backup);
   if (existsSync(folder) && readdirSync(folder).length > 0) {
@@ -134,7 +138,7 @@ export function restoreBackup({ env, cwd }: Installation, options: RestoreOption
       if (existsSync(join(backup, name))) copyFileSync(join(backup, name), join(draft, name));
     }
     if (from !== undefined) copyFileSync(from, join(draft, masterKeyFile));
-    recordRestore(draft, manifest.createdAt);
+    recordRestore(draft, manifest.createdAt, paused);
     syncFolder(draft);
     // Fails unless the target is missing or an empty folder.
     renameSync(draft, folder);
@@ -143,7 +147,7 @@ export function restoreBackup({ env, cwd }: Installation, options: RestoreOption
     rmSync(draft, { recursive: true, force: true });
     throw error;
   }
-  return { folder, createdAt: manifest.createdAt, key };
+  return { folder, createdAt: manifest.createdAt, key, paused };
 }
 
 function readManifest(backup: string): BackupManifest {

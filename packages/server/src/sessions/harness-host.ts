@@ -26,6 +26,7 @@ import { HostedSession, type HostingOutcome, type HostOptions } from './hosted-s
 
 const sessionsPerRead = 100;
 const maxBackoffMs = 60_000;
+const pauseCheckMs = 1_000;
 
 export class HarnessHost {
   readonly #options: HostOptions;
@@ -98,7 +99,7 @@ export class HarnessHost {
     );
   }
 
-  /** Attaches it until it is over. Never rejects. */
+  /** Attaches it until it is over, unless its tenant is paused. Never rejects. */
   async #keep(harness: Harness, ref: SessionRef): Promise<void> {
     const { processes, engine } = this.#options;
     const { signal } = this.#stopping;
@@ -106,6 +107,10 @@ export class HarnessHost {
     // Its agent calls the server.
     if (isProcess) await processes.listening(signal);
     for (let failures = 1; !signal.aborted; failures += 1) {
+      while (engine.invocations?.isPaused(ref.tenantId) === true && !signal.aborted) {
+        await engine.clock.sleep(pauseCheckMs, signal);
+      }
+      if (signal.aborted) return;
       const leave = isProcess ? processes.enter() : () => undefined;
       if (leave !== undefined) {
         const hosted = new HostedSession(this.#options, harness, ref);

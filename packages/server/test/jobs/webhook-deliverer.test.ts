@@ -47,6 +47,7 @@ function setUp(clock: Clock, store = createMemoryStore(), tenantId = uuidv7()) {
     clock,
     log,
     publicUrl: undefined,
+    pausedTenants: () => [],
   });
   const hook = async (url: string, event: WebhookRecord['events'][number] = 'run.ended') => {
     const createdBy = { type: 'key', id: 'k', name: 'Ada' } as const;

@@ -1,5 +1,6 @@
 import type { Backup, Restored } from '@relay/server/operator';
 import type { CliCommand, Context } from '../../command.ts';
+import { relay } from '../../environment.ts';
 
 interface BackupOptions {
   readonly dataDir?: string;
@@ -10,6 +11,7 @@ interface RestoreOptions {
   readonly to?: string;
   readonly masterKeyFile?: string;
   readonly withoutMasterKey?: boolean;
+  readonly paused?: boolean;
 }
 
 export function registerBackup(program: CliCommand): void {
@@ -29,8 +31,10 @@ export function registerBackup(program: CliCommand): void {
     .option('--to <folder>', 'the new data folder (or $RELAY_DATA_DIR)')
     .option('--master-key-file <file>', 'the master key, if the backup lacks it')
     .option('--without-master-key', 'add the master key later, before starting the server')
+    .option('--paused', 'pause all tenants, for a copy beside the original server')
     .examples([
       'relay restore /backups/relay-monday --to /var/lib/relay --master-key-file ./master-key',
+      'relay restore /backups/relay-monday --to ./copy --master-key-file ./master-key --paused',
     ])
     .handle(restoreBackup);
 }
@@ -58,16 +62,30 @@ function backupText({ folder, masterKey, keyIn }: Backup, source = '.relay'): st
 
 async function restoreBackup(context: Context<RestoreOptions>, [backup = '']: readonly string[]) {
   const operator = await import('@relay/server/operator');
-  const { to, masterKeyFile, withoutMasterKey } = context.options;
+  const { to, masterKeyFile, withoutMasterKey, paused } = context.options;
   const restored = operator.restoreBackup(await context.settings(to), {
     backup,
     keyFile: masterKeyFile,
     withoutKey: withoutMasterKey,
+    paused,
   });
   context.print.result(
     restored,
-    `Restored ${restored.folder} as of ${restored.createdAt}.\n${nextStep(restored)}`,
+    `Restored ${restored.folder} as of ${restored.createdAt}.\n${nextStep(restored)}\n${effectOf(restored)}`,
   );
+}
+
+function effectOf({ paused }: Restored): string {
+  if (paused) {
+    return [
+      'All tenants are paused: no run goes on and no webhook is sent before',
+      `"${relay} unpause" with a key of the tenant.`,
+    ].join('\n');
+  }
+  return [
+    'At its start, open runs go on and waiting webhooks are sent. If the original server still runs,',
+    'they happen twice: restore with --paused instead.',
+  ].join('\n');
 }
 
 function nextStep({ folder, key }: Restored): string {

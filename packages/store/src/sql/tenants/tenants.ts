@@ -85,6 +85,7 @@ export function workspaceOf(signer: RowSigner, row: Row): Workspace[] {
   return tenantId !== undefined && typeof folder === 'string' ? [{ tenantId, folder }] : [];
 }
 
+export const selectIdsSql = 'SELECT id FROM tenants ORDER BY id';
 export const selectPausedSql = 'SELECT id FROM tenants WHERE paused_at IS NOT NULL ORDER BY id';
 
 type KeyRow = KeyRecord & { readonly hash: string };

@@ -200,7 +200,9 @@ const finishSql = `UPDATE deliveries SET status = ?, next_at = ?, last_status = 
 
 const failLateSql = `UPDATE deliveries SET status = 'failed', last_error = COALESCE(last_error, ?)
   WHERE (webhook_id, id) IN (SELECT webhook_id, id FROM deliveries
-    WHERE status = 'pending' AND queued_at > 0 AND queued_at < ? ORDER BY queued_at LIMIT ?)
+    WHERE status = 'pending' AND queued_at > 0 AND queued_at < ?
+      AND tenant_id NOT IN (SELECT t.id FROM tenants t WHERE t.paused_at IS NOT NULL)
+    ORDER BY queued_at LIMIT ?)
   AND COALESCE(status, '') = 'pending'`;
 
 export function sweepUnit({ failBefore, deleteBefore, limit }: DeliverySweep): Statement[] {
