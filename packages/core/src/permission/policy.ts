@@ -100,13 +100,16 @@ const maxEventsPerRun = 5_000;
 const maxEvents = 200_000;
 const pageSize = 100;
 
-/** Decides the calls of the tenant's recent runs again, with the draft instead of the current policy. */
+/**
+ * Decides the calls of the tenant's recent runs again, with the current policy and with the draft instead of
+ * it. Both with the tools as they are now: what has changed besides the policy is no difference.
+ */
 export async function previewPolicy(
   engine: Engine,
   store: TenantStore,
   draft: PolicyDraft,
 ): Promise<PolicyPreview> {
-  const policies = new DraftPolicies(store, draft);
+  const policies = new ComparedPolicies(store, draft);
   const changed: ChangedCall[] = [];
   let [runs, calls, read, complete] = [0, 0, 0, true];
   const { since } = draft;
@@ -123,13 +126,17 @@ export async function previewPolicy(
     for (const call of callsIn(events)) {
       calls += 1;
       const tool = toolOf(engine, store.tenantId, call);
-      const next = await decideWithDraft(tool, call, {
-        policies: await policies.forAgent(call.path),
+      const { current, proposed } = await policies.forAgent(call.path);
+      const others = {
         requester: await policies.requesterOf(run.keyId, engine.clock.now()),
         grants: await grantsOf(store, tool, call),
-      });
+      };
+      const { decision: was } = await decideAgain(tool, call, { policies: current, ...others });
+      const next = await decideAgain(tool, call, { policies: proposed, ...others });
+      if (next.decision === was) continue;
       const { by: _, spec: __, path: ___, ...shown } = call;
-      if (next.now !== call.was) changed.push({ runId: run.id, ...shown, ...next });
+      const { decision: now, rule } = next;
+      changed.push({ runId: run.id, ...shown, was, now, ...defined({ rule }) });
     }
   }
   return { runs, calls, complete, changed };
@@ -162,11 +169,16 @@ async function eventsOf(store: TenantStore, runId: string): Promise<StoredEvent[
   }
 }
 
-/** The policies of an agent, with the draft instead of its predecessor. */
-class DraftPolicies {
+interface PolicyPair {
+  readonly current: Policy[];
+  /** With the draft instead of its predecessor. */
+  readonly proposed: Policy[];
+}
+
+class ComparedPolicies {
   readonly #store: TenantStore;
   readonly #draft: PolicyDraft;
-  readonly #cache = new Map<string, Promise<Policy[]>>();
+  readonly #cache = new Map<string, Promise<PolicyPair>>();
   readonly #requesters = new Map<string | null, Promise<Approver>>();
 
   constructor(store: TenantStore, draft: PolicyDraft) {
@@ -174,7 +186,7 @@ class DraftPolicies {
     this.#draft = draft;
   }
 
-  forAgent(path: readonly string[]): Promise<Policy[]> {
+  forAgent(path: readonly string[]): Promise<PolicyPair> {
     const key = JSON.stringify(path);
     const policies = this.#cache.get(key) ?? this.#read(path);
     this.#cache.set(key, policies);
@@ -187,15 +199,18 @@ class DraftPolicies {
     return requester;
   }
 
-  async #read(path: readonly string[]): Promise<Policy[]> {
+  async #read(path: readonly string[]): Promise<PolicyPair> {
     const { agent, rules } = this.#draft;
     const inForce = await this.#store.policies.inForce(...path);
     const others = inForce.filter((policy) => policy.agent !== agent);
-    return policiesOf([...others, { agent, rules, version: 'draft' }], ...path);
+    return {
+      current: policiesOf(inForce, ...path),
+      proposed: policiesOf([...others, { agent, rules, version: 'draft' }], ...path),
+    };
   }
 }
 
-interface DecidedCall extends Omit<ChangedCall, 'runId' | 'now' | 'rule'> {
+interface DecidedCall extends Omit<ChangedCall, 'runId' | 'was' | 'now' | 'rule'> {
   /** The names of the agents from the root agent down to the calling one. */
   readonly path: readonly string[];
   readonly by?: RuleRef;
@@ -223,14 +238,22 @@ function callsIn(events: readonly StoredEvent[]): DecidedCall[] {
     } else if (isDecided(event)) {
       const key = `${event.agentId} ${event.toolCallId}`;
       const call = calledEvents.get(key);
-      const decided = call === undefined ? undefined : decisionIn(event);
       calledEvents.delete(key);
-      if (call === undefined || decided === undefined) continue;
+      if (call === undefined || !isDecidedByRule(event)) continue;
       const { toolCallId, name: tool, input } = call;
       const params = event.type === 'tool.started' ? event.input : input;
       const path = pathOf(event.agentId);
       const agent = path.at(-1) ?? spec.agent;
-      calls.push({ agent, path, toolCallId, tool, params, at: event.at, ...decided, spec });
+      calls.push({
+        agent,
+        path,
+        toolCallId,
+        tool,
+        params,
+        at: event.at,
+        spec,
+        ...defined({ by: event.rule }),
+      });
     }
   }
   return calls;
@@ -244,16 +267,13 @@ function isDecided(event: StoredEvent): event is Decided {
   );
 }
 
-function decisionIn(event: Decided): Pick<DecidedCall, 'was' | 'by'> | undefined {
-  if (event.type === 'approval.requested') {
-    return event.kind === 'permission' ? { was: 'ask', ...defined({ by: event.rule }) } : undefined;
-  }
-  // Without a rule, a person had decided.
-  if (event.rule === undefined) return event.type === 'tool.denied' ? { was: 'ask' } : undefined;
-  return { was: event.type === 'tool.denied' ? 'deny' : 'allow', by: event.rule };
+/** A call that starts without a rule was decided before, by a person. */
+function isDecidedByRule(event: Decided): boolean {
+  if (event.type === 'approval.requested') return event.kind === 'permission';
+  return event.type === 'tool.denied' || event.rule !== undefined;
 }
 
-async function decideWithDraft(
+function decideAgain(
   tool: Tool | undefined,
   call: DecidedCall,
   rules: Required<Pick<RuleSet, 'policies' | 'requester' | 'grants'>>,
@@ -262,7 +282,7 @@ async function decideWithDraft(
   const declared = declaredBy(tool);
   // The tool may have demanded a person for this call alone, by what its paths led to then.
   const needsApproval = declared.needsApproval || call.by?.list === 'needsApproval';
-  const verdict = await decideInTurn(
+  return decideInTurn(
     { toolCallId: call.toolCallId, name: call.tool, arguments: args as Record<string, unknown> },
     {
       permissions: call.spec.permissions,
@@ -273,7 +293,6 @@ async function decideWithDraft(
       needsApproval,
     },
   );
-  return { now: verdict.decision, ...defined({ rule: verdict.rule }) };
 }
 
 function toolOf(engine: Engine, tenantId: string, { spec, tool }: DecidedCall): Tool | undefined {
