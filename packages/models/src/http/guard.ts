@@ -89,10 +89,11 @@ export function createOutboundGuard(privateNetworks: readonly string[] = []): Ou
       if (url.username !== '' || url.password !== '')
         throw new UrlRefused('The URL must not contain credentials');
       const host = hostOf(url);
-      if (isIP(host) === 0) return;
       const secure = url.protocol === 'https:';
-      const { isAllowed, isOpened } = rulesFor(url);
-      if (!(secure ? isAllowed(host) : isOpened(host))) {
+      const { isAllowed, isOpened, opensAny } = rulesFor(url);
+      // The addresses of a name are checked when it is resolved, unless no address could be allowed.
+      if (isIP(host) === 0 && (secure || opensAny)) return;
+      if (isIP(host) === 0 || !(secure ? isAllowed(host) : isOpened(host))) {
         throw new UrlRefused(
           secure
             ? 'The address is not public; to allow it, the operator adds its network to RELAY_PRIVATE_NETWORKS'
@@ -114,6 +115,8 @@ const defaultPorts: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 
 
 /** Which addresses are allowed at a port, and the agents that connect only to those. */
 interface PortRules {
+  /** Whether any address is allowed without TLS. */
+  readonly opensAny: boolean;
   readonly isOpened: (address: string) => boolean;
   readonly isAllowed: (address: string) => boolean;
   readonly http: Agent;
@@ -125,7 +128,8 @@ function createPortRules(networks: readonly PrivateNetwork[]): PortRules {
   const isOpened = (address: string) => contains(opened, address);
   const isAllowed = (address: string) => isOpened(address) || isPublic(address);
   const http = guarded(HttpAgent, isOpened);
-  return { isOpened, isAllowed, http, https: guarded(HttpsAgent, isAllowed) };
+  const https = guarded(HttpsAgent, isAllowed);
+  return { opensAny: networks.length > 0, isOpened, isAllowed, http, https };
 }
 
 interface PrivateNetwork {

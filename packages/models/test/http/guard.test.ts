@@ -84,6 +84,12 @@ describe('a network in RELAY_PRIVATE_NETWORKS', () => {
     expect(() => opened.checkUrl(new URL('http://[::ffff:10.20.0.1]/'))).not.toThrow();
   });
 
+  it('is required for a name without TLS, whether the name resolves or not', () => {
+    const named = new URL('http://example.com/v1');
+    expect(() => guard.checkUrl(named)).toThrow(/Without TLS/);
+    expect(() => opened.checkUrl(named)).not.toThrow();
+  });
+
   it('can be limited to a port', () => {
     const limited = createOutboundGuard(['10.20.0.0/16:11434', '10.20.0.9', '[::1]:443']);
     for (const url of [

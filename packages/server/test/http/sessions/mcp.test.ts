@@ -377,7 +377,8 @@ describe('an MCP server over HTTP', () => {
 
   it('is not connected to if its name resolves to a private address', async () => {
     const url = endpoint.url.replace('127.0.0.1', 'localhost');
-    const server = await bootServer({ file: { mcpServers: { shop: { url } } } });
+    const env = { RELAY_PRIVATE_NETWORKS: '10.0.0.0/8' };
+    const server = await bootServer({ env, file: { mcpServers: { shop: { url } } } });
     try {
       await until(() => server.logged.length > 0, 'a line in the log');
       expect(server.logged.join()).toContain(
