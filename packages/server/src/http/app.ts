@@ -86,7 +86,10 @@ export function createApp(context: ServerContext): FastifyInstance {
     requestTimeout: requestTimeoutMs,
     http: { connectionsCheckingInterval: 5_000 },
     clientErrorHandler: (error, socket) => {
-      log.info('A request could not be parsed', { code: error.code });
+      // Errors of the socket come here too: most are clients that have disconnected.
+      if (/^(?:HPE|ERR_HTTP)_/.test(error.code)) {
+        log.info('A request could not be parsed', { code: error.code });
+      }
       respondToMalformedRequest(error, socket);
     },
     ...defined({ loggerInstance: log.fastify }),

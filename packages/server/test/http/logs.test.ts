@@ -1,4 +1,5 @@
 /** The access log and request ids. */
+import { once } from 'node:events';
 import { connect } from 'node:net';
 import { createMemoryStore } from '@relay/store';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -87,10 +88,15 @@ describe('a request', () => {
     expect(await line({ route: '/health' })).toMatchObject({ level: 'debug', status: 200 });
   });
 
-  it('that cannot be parsed is logged', async () => {
+  it('that cannot be parsed is logged, unlike a client that disconnects', async () => {
     const { hostname, port } = new URL(server.url);
+    const idle = connect(Number(port), hostname);
+    idle.write('GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n');
+    await once(idle, 'data');
+    idle.resetAndDestroy();
     connect(Number(port), hostname).end('nonsense\r\n\r\n');
     await line({ msg: 'A request could not be parsed', code: 'HPE_INVALID_METHOD' });
+    expect(text).not.toContain('ECONNRESET');
   });
 });
 
