@@ -150,10 +150,22 @@ export function rejectForeignPage(
   const isOwn =
     origin === undefined ? !(isWrite && requireOrigin) : isOwnOrigin(origin, host, config);
   if (isOwn && (site === 'same-origin' || site === 'none')) return;
-  throw new RelayError(
-    'origin_not_allowed',
-    'The cookie of the console is only for requests of the console itself, which have its Origin: send an API key instead',
-  );
+  const message =
+    isOwn || origin === undefined || !URL.canParse(origin)
+      ? 'Only pages of the console sign in and use its cookie, and they send their Origin: send an API key instead'
+      : wrongAddress(new URL(origin).origin, host, config);
+  throw new RelayError('origin_not_allowed', message);
+}
+
+function wrongAddress(origin: string, host: string, { publicUrl }: Config): string {
+  const [own, fix] =
+    publicUrl === undefined
+      ? [`the Host ${host}`, `set RELAY_PUBLIC_URL to ${origin}`]
+      : [
+          `RELAY_PUBLIC_URL ${publicUrl}`,
+          `open the console at ${publicUrl}, or correct the setting`,
+        ];
+  return `This page has the address ${origin}, which differs from ${own} of the server. If it is the console, ${fix}; other pages send an API key`;
 }
 
 /** Protects against DNS rebinding: a foreign name that resolves to this server. */

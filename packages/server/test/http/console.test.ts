@@ -325,6 +325,16 @@ describe('signing in', () => {
     expect([response.status, await codeOf(response)]).toEqual([403, 'origin_not_allowed']);
   });
 
+  it('is refused at another address with the address to use', async () => {
+    const other = await bootServer({ env: { RELAY_PUBLIC_URL: 'https://relay.example' } });
+    const response = await login({ apiKey: other.apiKey }, { origin: 'https://10.1.2.3' }, other);
+    expect(await response.json()).toMatchObject({
+      code: 'origin_not_allowed',
+      error: expect.stringContaining('open the console at https://relay.example'),
+    });
+    await other.stop();
+  });
+
   it('deletes the file of the first key, and no other key does', async () => {
     const file = join(server.config.dataDir, 'first-key');
     writeFileSync(file, `${server.apiKey}\n`);
