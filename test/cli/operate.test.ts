@@ -1,4 +1,5 @@
 /** Agents, usage, the pause of a tenant, and the completion of ids. */
+import { createClient } from '@relay/sdk';
 import { expect, test } from 'vitest';
 import { values } from '../support/cli.ts';
 import { cliFixture, waitingNote } from './fixture.ts';
@@ -28,6 +29,25 @@ test('usage shows tokens by model and agent, or of a label', async () => {
   expect(out).toMatch(/AGENT +RUNS/);
   const [total] = values(await run('usage', '--label', 'customer:acme', '--json'));
   expect(total).toMatchObject({ label: 'customer:acme', runs: 1, outputTokens: 3 });
+});
+
+test('usage and status show a key what is left of its budget', async () => {
+  const [made] = values(await run('keys', 'create', 'acme', '--role', 'operator', '--json'));
+  const { id, apiKey } = made as { id: string; apiKey: string };
+  const budgets = { keys: { [id]: { period: 'month', tokens: 1000 } } } as const;
+  await fixture.client.tenant.update({ budgets });
+  const own = createClient({ baseUrl: fixture.server.url, apiKey });
+  await (await own.runs.create({ model: 'demo', input: 'say 3' })).result();
+  const { budget } = await own.keys.current();
+  const { tokens: used = 0 } = budget?.used ?? {};
+  expect(used).toBeGreaterThan(3);
+  expect(budget).toMatchObject({ period: 'month', tokens: 1000, left: { tokens: 1000 - used } });
+  for (const command of ['usage', 'status']) {
+    const { out } = await runIn({ env: { RELAY_API_KEY: apiKey } }, command);
+    expect(out).toContain(`${1000 - used} of 1000 tokens left this month`);
+  }
+  await fixture.client.tenant.update({ budgets: {} });
+  expect(await own.keys.current()).not.toHaveProperty('budget');
 });
 
 test('lists count what matches, up to a bound', async () => {

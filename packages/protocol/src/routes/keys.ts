@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { roleNames, scopes } from '../schemas/roles.ts';
 import { groupSchema, idSchema, lineSchema, timeSchema } from '../schemas/values.ts';
+import { budgetSchema } from './tenant.ts';
 import {
   listErrors,
   idParam,
@@ -61,10 +62,20 @@ export const keySchema = z.object({
   replacedBy: idSchema.optional().describe('The key that replaces this one by rotation'),
 });
 
+const amountsSchema = z.object({ tokens: z.int(), costUsd: z.number() });
+
 /** The scopes are those with what they include, and the role is that in which the key acts. */
 export const currentKeySchema = keySchema.extend({
   tenant: z.object({ id: idSchema, name: z.string() }),
   version: z.string().describe('The version of the server'),
+  budget: z
+    .object({
+      ...budgetSchema.shape,
+      used: amountsSchema.describe('With what open runs have reserved'),
+      left: amountsSchema.partial().describe('Of each limit'),
+    })
+    .optional()
+    .describe('The budget of this key, if it has one'),
 });
 
 export const rotateKeyBodySchema = z
@@ -107,7 +118,8 @@ export const keyRoutes = {
   getCurrentKey: {
     method: 'GET',
     path: '/v1/keys/current',
-    summary: 'Get the key or sign-in of this request: its role, scopes, groups, owner and tenant',
+    summary:
+      'Get the key or sign-in of this request: its role, scopes, groups, owner, tenant and budget',
     scopes: [...scopes],
     anyScope: true,
     output: currentKeySchema,

@@ -1,4 +1,4 @@
-import type { RelayClient, Stats, Tenant } from '@relay/sdk';
+import type { CurrentKey, RelayClient, Stats, Tenant } from '@relay/sdk';
 import { Option } from 'commander';
 import type { CliCommand, Context } from '../../command.ts';
 import { isApiError } from '../../errors.ts';
@@ -35,9 +35,10 @@ async function showUsage(context: Context<UsageOptions>): Promise<void> {
   const client = await context.client();
   if (label !== undefined) return showLabel(context, client, label);
   const isShort = Date.now() - Date.parse(since) <= twoDays;
-  const [stats, tenant] = await Promise.all([
+  const [stats, tenant, { budget: keyBudget }] = await Promise.all([
     client.stats.get({ since, bucket: isShort ? 'hour' : 'day' }),
     tenantOf(client),
+    client.keys.current(),
   ]);
   const { totals, models, agents } = stats;
   const { print } = context;
@@ -49,6 +50,7 @@ async function showUsage(context: Context<UsageOptions>): Promise<void> {
       models,
       agents,
       budget: tenant?.budgets.tenant,
+      keyBudget,
     });
     return;
   }
@@ -58,6 +60,7 @@ async function showUsage(context: Context<UsageOptions>): Promise<void> {
     tokens: `${totals.tokens.input} in, ${totals.tokens.output} out`,
     cost: costText(totals),
     budget: tenant === undefined ? undefined : budgetText(tenant),
+    'budget of this key': keyBudgetText(keyBudget),
   });
   if (models.length > 0) print.line('');
   print.list(models, [
@@ -103,20 +106,31 @@ function costText({
 function budgetText({ budgets, usage }: Tenant): string {
   const { tenant } = budgets;
   if (tenant === undefined) return 'none';
-  const used = usage[tenant.period];
-  const tokens = used.inputTokens + used.outputTokens;
-  const parts = [
-    ...(tenant.tokens === undefined
-      ? []
-      : [`${Math.max(0, tenant.tokens - tokens)} of ${tenant.tokens} tokens left`]),
-    ...(tenant.costUsd === undefined
-      ? []
-      : [
-          `${formatCost(Math.max(0, tenant.costUsd - used.costUsd))} of ${formatCost(tenant.costUsd)} left`,
-        ]),
-  ];
-  return parts.length === 0 ? 'none' : `${parts.join(', ')} this ${tenant.period}`;
+  const { inputTokens, outputTokens, costUsd } = usage[tenant.period];
+  return leftText(tenant, { tokens: inputTokens + outputTokens, costUsd });
 }
+
+/** What is left of the budget of a key. */
+export function keyBudgetText(budget: CurrentKey['budget']): string | undefined {
+  return budget === undefined ? undefined : leftText(budget, budget.used);
+}
+
+function leftText(
+  { period, tokens, costUsd }: Budget,
+  used: { readonly tokens: number; readonly costUsd: number },
+): string {
+  const parts = [
+    ...(tokens === undefined
+      ? []
+      : [`${Math.max(0, tokens - used.tokens)} of ${tokens} tokens left`]),
+    ...(costUsd === undefined
+      ? []
+      : [`${formatCost(Math.max(0, costUsd - used.costUsd))} of ${formatCost(costUsd)} left`]),
+  ];
+  return parts.length === 0 ? 'none' : `${parts.join(', ')} this ${period}`;
+}
+
+type Budget = NonNullable<Tenant['budgets']['tenant']>;
 
 /** Each is read: 50 requests. */
 const mostRuns = 10_000;

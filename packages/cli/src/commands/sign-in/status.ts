@@ -7,6 +7,7 @@ import { registeredAt } from '../../local-server.ts';
 import { formatDuration } from '../../output/run-events.ts';
 import { mcpServerText } from '../agents/tools.ts';
 import { relay } from '../../environment.ts';
+import { keyBudgetText } from '../server/usage.ts';
 
 export function registerStatus(program: CliCommand): void {
   program
@@ -61,6 +62,7 @@ async function showStatus(context: Context): Promise<void> {
         ? `none; only "${relay} chat" with the model demo works: "${relay} login" creates one`
         : `${key.name}${ownerText(key)} (from ${keyFrom})`,
     scopes: key?.scopes.join(', '),
+    budget: keyBudgetText(key?.budget),
     tenant: key === undefined ? undefined : tenantText(key, activity?.paused),
     approvals: activity === undefined ? undefined : `${activity.pendingApprovals} pending`,
     runs: activity === undefined ? undefined : `${activity.openRuns} open`,

@@ -1,6 +1,6 @@
 /** `/v1/keys`: create, list, rotate and revoke API keys. */
 import { isValidKey, type KeyRecord, type Page } from '@relay/core';
-import { RelayError, type Role, type Scope, scopesOfRole } from '@relay/protocol';
+import { defined, RelayError, type Role, type Scope, scopesOfRole } from '@relay/protocol';
 import { changeSettings, type TenantSettings } from '../../../config/tenant-settings.ts';
 import { invalidField, notFound } from '../../errors.ts';
 import { hashApiKey, makeApiKey } from '../../../secrets/keys.ts';
@@ -79,10 +79,11 @@ export const getCurrentKey: Handler<'getCurrentKey'> = async (call) => {
 
 /** What the key of a caller may do. The console decides by it what to show. */
 export async function presentCurrentKey(
-  { store, version }: ServerContext,
+  context: ServerContext,
   { tenantId, scopes, actor }: Caller,
   key: KeyRecord,
 ) {
+  const { store, version } = context;
   const { name } = await store.tenant(tenantId).readTenant();
   return {
     ...presentKey(key),
@@ -91,6 +92,22 @@ export async function presentCurrentKey(
     role: actor.role,
     tenant: { id: tenantId, name },
     version,
+    budget: await budgetOf(context, tenantId, key.parent ?? key.id),
+  };
+}
+
+async function budgetOf({ store, budgets }: ServerContext, tenantId: string, keyId: string) {
+  const own = (await budgets.of(tenantId, keyId)).find((budget) => budget.keyId === keyId);
+  if (own === undefined) return undefined;
+  const { period, tokens, costUsd, concurrentRuns } = own;
+  const used = await store.tenant(tenantId).readBudgetUse(own, '');
+  const left = (limit: number | undefined, amount: number) =>
+    limit === undefined ? undefined : Math.max(0, limit - amount);
+  return {
+    ...defined({ tokens, costUsd, concurrentRuns }),
+    period,
+    used: { tokens: used.tokens, costUsd: used.costUsd },
+    left: defined({ tokens: left(tokens, used.tokens), costUsd: left(costUsd, used.costUsd) }),
   };
 }
 
