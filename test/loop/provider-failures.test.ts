@@ -105,8 +105,10 @@ describe('a provider that fails for now', () => {
     await clock.advance(19_999);
     expect(model.requests).toHaveLength(1);
     await clock.advance(1);
-    await finished(kernel, run.id);
+    const events = await finished(kernel, run.id);
     expect(model.requests).toHaveLength(2);
+    const retry = { attempt: 1, delayMs: 20_000 };
+    expect(ofType(events, 'turn.discarded')).toMatchObject([{ code: 'provider_failed', retry }]);
   });
 
   test('fails the run if it asks for more than a minute', async () => {

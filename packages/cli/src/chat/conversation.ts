@@ -3,6 +3,7 @@ import type { Run, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes, failureOf, isApiError } from '../errors.ts';
 import { timeoutError } from '../deadline.ts';
 import { answerCommand, waitsText } from '../output/decision-text.ts';
+import { formatDuration } from '../output/run-events.ts';
 import { runError, Transcript } from '../output/transcript.ts';
 import type { Print } from '../output/print.ts';
 import type { StatusLine } from '../output/status-line.ts';
@@ -329,6 +330,10 @@ export class Conversation {
   /** What goes on after an event, until the next one. */
   #activityAfter(event: RunStreamEvent): string | undefined {
     if (event.type === 'done' || event.type === 'error') return undefined;
+    if (event.type === 'reset' && event.retry !== undefined) {
+      const { code = 'provider_failed', delayMs } = event.retry;
+      return `the provider failed (${code}); trying again in ${formatDuration(delayMs)}`;
+    }
     if (event.type === 'tool_call') return `running ${event.name}`;
     const isApproved = event.type === 'approval_resolved' && event.status === 'approved';
     const tool = isApproved ? this.#requestedTools.get(event.id) : undefined;

@@ -78,8 +78,11 @@ function textOf(event: StoredEvent, paint: Paint, maxLength: number): string | u
       return paint('dim', `context compacted (${usageText(event.usage)})`);
     case 'message.added':
       return paint('cyan', `@ ${escapeLine(event.from.name)}: ${shortText(event.content)}`);
-    case 'turn.discarded':
-      return paint('yellow', `turn ${event.turn} again: ${event.code ?? event.reason}`);
+    case 'turn.discarded': {
+      const { turn, retry, code, reason } = event;
+      const delay = retry === undefined ? '' : ` in ${formatDuration(retry.delayMs)}`;
+      return paint('yellow', `turn ${turn} again${delay}: ${code ?? reason}`);
+    }
     case 'tool.called':
       return paint('cyan', `→ ${escapeLine(event.name)} ${shortText(event.input)}`);
     case 'tool.completed':

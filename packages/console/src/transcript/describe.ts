@@ -46,7 +46,9 @@ export function summaryOf(event: StoredEvent): string {
     case 'turn.completed':
       return `Turn ${event.turn} completed: ${event.finishReason}, ${usageText(event.usage)}`;
     case 'turn.discarded':
-      return `Turn ${event.turn} discarded: ${discardReason(event.reason)}`;
+      return event.retry === undefined
+        ? `Turn ${event.turn} discarded: ${discardReason(event.reason)}`
+        : `The model failed (${event.code ?? event.reason}), and is asked again after ${formatDuration(event.retry.delayMs)}`;
     case 'text.appended':
     case 'reasoning.appended':
       return event.text;

@@ -163,8 +163,8 @@ export class TurnInProgress {
     return this.#finish === 'tool_calls' ? 'other' : this.#finish;
   }
 
-  /** `code` is that of the error, if one is the reason. */
-  discard(reason: DiscardReason, code?: string): void {
+  /** `code` is that of the error, if one is the reason; `retry` says when the provider is called again. */
+  discard(reason: DiscardReason, code?: string, retry?: EventOf<'turn.discarded'>['retry']): void {
     const opening = this.#opening();
     this.#discardedText = this.text;
     this.#run.journal.append([
@@ -176,7 +176,7 @@ export class TurnInProgress {
         textId: this.#textId,
         after: this.#startedSeq ?? 0,
         reason,
-        ...defined({ code }),
+        ...defined({ code, retry }),
         ...(this.finished ? { usage: priced(this.#run, this.#agent.model, this.#usage) } : {}),
       },
     ]);

@@ -149,7 +149,8 @@ export async function takeTurn(
       if (!failure.retryable || isOver) {
         return { kind: 'failed', error: failure.toRunError() };
       }
-      turn.discard('retry', failure.toRunError().code);
+      const delayMs = Math.round(waitMs);
+      turn.discard('retry', failure.toRunError().code, { attempt, delayMs });
       waitedMs += waitMs;
       await engine.clock.sleep(waitMs, activity.signal);
       if (activity.stopped) return stopped(run, agent);

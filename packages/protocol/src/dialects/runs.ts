@@ -31,8 +31,15 @@ export type RunsFrame =
   | { type: 'handoff'; from: string; to: string }
   | { type: 'agent_switch'; agentName: string }
   | { type: 'token'; text: string }
-  /** Discard the tokens with an id above `after`: the turn is retried. */
-  | { type: 'reset'; after: number }
+  /**
+   * Discard the tokens with an id above `after`: the turn is retried. `retry` is set if the provider failed: it is
+   * called again after `delayMs`.
+   */
+  | {
+      type: 'reset';
+      after: number;
+      retry?: { attempt: number; delayMs: number; code?: string };
+    }
   /** A message entered the run while it was working: the next answer of the root agent has read it. */
   | { type: 'message'; id: string; from: Sender; channel?: string; content: MessageContent }
   | ToolCallFrame
@@ -137,7 +144,12 @@ export const runs: Dialect = {
       case 'text.appended':
         return event.parentId === undefined ? { type: 'token', text: event.text } : undefined;
       case 'turn.discarded':
-        return event.parentId === undefined ? { type: 'reset', after: event.after } : undefined;
+        if (event.parentId !== undefined) return undefined;
+        return {
+          type: 'reset',
+          after: event.after,
+          ...(event.retry && { retry: { ...event.retry, ...defined({ code: event.code }) } }),
+        };
       case 'message.added':
         return {
           type: 'message',

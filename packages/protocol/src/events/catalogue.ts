@@ -268,6 +268,8 @@ export const catalogue = {
     reason: z.enum(['crash', 'retry', 'limit', 'guardrail', 'schema', 'message']),
     /** The code of the error because of which the turn was discarded, such as `provider_failed`. */
     code: z.string().optional(),
+    /** The provider failed, and is called again after this time. `attempt` is the number of the failed call. */
+    retry: z.object({ attempt: z.int(), delayMs: z.int() }).optional(),
     /** What the discarded turn cost, if the model had finished it. */
     usage: usageSchema.optional(),
   }),

@@ -46,7 +46,11 @@ export const runsFrameSchema = z.discriminatedUnion('type', [
   handoff,
   agentSwitch,
   z.strictObject({ type: z.literal('token'), text }),
-  z.strictObject({ type: z.literal('reset'), after: z.int() }),
+  z.strictObject({
+    type: z.literal('reset'),
+    after: z.int(),
+    retry: z.strictObject({ attempt: z.int(), delayMs: z.int(), code: text.optional() }).optional(),
+  }),
   z.strictObject({
     type: z.literal('message'),
     id: text,

@@ -283,6 +283,17 @@ describe('runs dialect', () => {
     expect(frame(ended)).not.toHaveProperty('agent');
   });
 
+  it('says when a provider that failed is called again', () => {
+    const retry = { attempt: 2, delayMs: 4_000 };
+    const turn = { agentId: rootId, turn: 1, textId: fixture.subTextId, after: 3 };
+    const failed = { type: 'turn.discarded', ...turn, reason: 'retry', code: 'provider_failed' };
+    expect(frame({ ...failed, retry } as RunEvent)).toEqual({
+      type: 'reset',
+      after: 3,
+      retry: { ...retry, code: 'provider_failed' },
+    });
+  });
+
   it('hides the handoffs of sub-agents', () => {
     const sub = { agentId: subId, parentId: rootId };
     const handed: RunEvent = { type: 'agent.handed-off', ...sub, from: 'a', to: 'b' };
