@@ -6,6 +6,7 @@ import { fork } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Installation } from '../config/config.ts';
+import { findConfigFile } from '../config/config-file.ts';
 
 export type ConfigCheck =
   | { readonly state: 'absent' }
@@ -21,7 +22,8 @@ export type ConfigCheck =
 
 const timeoutMs = 20_000;
 
-export function checkConfigFile({ env, cwd }: Installation): Promise<ConfigCheck> {
+export async function checkConfigFile({ env, cwd }: Installation): Promise<ConfigCheck> {
+  if (isAbsent({ env: { ...process.env, ...env }, cwd })) return { state: 'absent' };
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
   const program = fileURLToPath(new URL(`./check-config-process.${extension}`, import.meta.url));
   return new Promise((resolve) => {
@@ -52,4 +54,13 @@ export function checkConfigFile({ env, cwd }: Installation): Promise<ConfigCheck
       );
     });
   });
+}
+
+function isAbsent({ env, cwd }: Installation): boolean {
+  try {
+    return findConfigFile(env, cwd) === undefined;
+  } catch {
+    // The process reports why.
+    return false;
+  }
 }
