@@ -7,11 +7,11 @@ import { DatabaseSync } from 'node:sqlite';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { relay, values } from '../support/cli.ts';
 import { createDatabase } from '../support/postgres.ts';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
-const server = new TestServer();
+const server = new LocalServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 
@@ -50,7 +50,7 @@ async function listening(fake: Server | ReturnType<typeof createTcpServer>): Pro
 }
 
 test('a key whose scopes were changed in the database is named', async () => {
-  const other = new TestServer();
+  const other = new LocalServer({ XDG_STATE_HOME: empty() });
   await other.start();
   onTestFinished(() => other.dispose());
   const db = new DatabaseSync(join(other.dataDir, 'relay.db'), { timeout: 5_000 });
@@ -182,7 +182,7 @@ test('reports an invalid key, a key with few scopes, and no key', async () => {
 });
 
 test('reports a readable data folder, a missing or wrong master key, and a damaged store', async () => {
-  const own = new TestServer();
+  const own = new LocalServer({ XDG_STATE_HOME: empty() });
   onTestFinished(() => own.dispose());
   await own.start();
   await own.stop();
@@ -216,7 +216,7 @@ test('reports a store that the server cannot use, and the server gives the same 
     ['DROP TABLE approvals', /no table approvals/],
     ['ALTER TABLE runs DROP COLUMN crashed_nodes', /no column crashed_nodes/],
   ] as const) {
-    const own = new TestServer();
+    const own = new LocalServer({ XDG_STATE_HOME: empty() });
     onTestFinished(() => own.dispose());
     await own.start();
     await own.stop();

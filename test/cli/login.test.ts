@@ -18,7 +18,7 @@ import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { connectionOf } from '../../packages/cli/src/connection.ts';
 import { type CliOptions, relay, values } from '../support/cli.ts';
 import { createDatabase } from '../support/postgres.ts';
-import { TestServer } from '../support/server.ts';
+import { LocalServer, TestServer } from '../support/server.ts';
 
 /** The home of a user: its servers and profiles. */
 let home: string;
@@ -35,8 +35,14 @@ function folder(): string {
   return dir;
 }
 
-async function started(more: Record<string, string> = {}): Promise<TestServer> {
-  const server = new TestServer({ ...env, ...more });
+async function started(more: Record<string, string> = {}): Promise<LocalServer> {
+  const server = new LocalServer({ ...env, ...more });
+  onTestFinished(() => server.dispose());
+  return server.start();
+}
+
+async function startedInProcess(): Promise<TestServer> {
+  const server = new TestServer(env);
   onTestFinished(() => server.dispose());
   return server.start();
 }
@@ -64,7 +70,7 @@ describe('a server that runs on this machine', () => {
   });
 
   test('is found no longer after kill -9', async () => {
-    const server = await started();
+    const server = await startedInProcess();
     await server.kill();
     const status = await run(['status'], { env: { RELAY_PORT: '1' } });
     expect(status).toMatchObject({ code: 6, out: '' });
@@ -75,7 +81,7 @@ describe('a server that runs on this machine', () => {
     const project = folder();
     mkdirSync(join(project, '.relay'), { mode: 0o700 });
     const here = await started({ RELAY_DATA_DIR: join(project, '.relay') });
-    const other = await started();
+    const other = await startedInProcess();
     expect(connectionOf(environment(project), {}).url).toBe(here.url);
     const refused = await run(['status']);
     expect(refused).toMatchObject({ code: 2, out: '' });
