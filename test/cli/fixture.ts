@@ -2,18 +2,23 @@
 import { createClient, type RelayClient } from '@relay/sdk';
 import { afterAll, beforeAll } from 'vitest';
 import { type CliOutcome, type CliOptions, relay } from '../support/cli.ts';
-import { TestServer } from '../support/server.ts';
+import { LocalServer, type TestServer } from '../support/server.ts';
 
-export interface CliFixture {
-  readonly server: TestServer;
+export interface CliFixture<Server extends LocalServer | TestServer = LocalServer | TestServer> {
+  readonly server: Server;
   readonly client: RelayClient;
   /** With the server's first key, unless `env` sets another. */
   run(...args: readonly string[]): Promise<CliOutcome>;
   runIn(options: CliOptions, ...args: readonly string[]): Promise<CliOutcome>;
 }
 
-export function cliFixture(env: Readonly<Record<string, string>> = {}): CliFixture {
-  const server = new TestServer(env);
+export function cliFixture(env: Readonly<Record<string, string>> = {}): CliFixture<LocalServer> {
+  return cliFixtureOf(new LocalServer(env));
+}
+
+export function cliFixtureOf<Server extends LocalServer | TestServer>(
+  server: Server,
+): CliFixture<Server> {
   beforeAll(() => server.start());
   afterAll(() => server.dispose());
   const runIn = (options: CliOptions, ...args: readonly string[]) =>

@@ -22,13 +22,13 @@ import {
   useRecordingProvider,
   withCredential,
 } from '../support/recorded-credential.ts';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 useRecordingProvider();
 
 /** For tests that leave it as it is. */
-const unchanged = new TestServer();
+const unchanged = new LocalServer();
 beforeAll(() => unchanged.start());
 afterAll(() => unchanged.dispose());
 
@@ -38,8 +38,8 @@ function folder(): string {
   return dir;
 }
 
-async function serverWith(env: Record<string, string> = {}): Promise<TestServer> {
-  const server = new TestServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8', ...env });
+async function serverWith(env: Record<string, string> = {}): Promise<LocalServer> {
+  const server = new LocalServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8', ...env });
   onTestFinished(() => server.dispose());
   return server.start();
 }
@@ -96,7 +96,7 @@ test('a backup of a running server is consistent and can be restored', async () 
   expect(statSync(join(dir, 'copy')).mode & 0o777).toBe(0o700);
   expect(statSync(join(dir, 'copy', 'relay.db')).mode & 0o777).toBe(0o600);
 
-  const restored = new TestServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
+  const restored = new LocalServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
   onTestFinished(() => restored.dispose());
   const args = ['restore', join(dir, 'copy'), '--to', restored.dataDir];
   const keyless = await relay(args);

@@ -134,7 +134,11 @@ test('the secret of a credential comes from standard input, never from an argume
 });
 
 describe('credentials delete with a key in the environment of the server', () => {
-  const withKey = cliFixture({ OPENAI_API_KEY: 'sk-environment-0007' });
+  const withKey = cliFixture({
+    OPENAI_API_KEY: 'sk-environment-0007',
+    // This process registers one server in a folder.
+    XDG_STATE_HOME: '/nowhere',
+  });
 
   test('says that this key is used from now on, and that it cannot be deleted', async () => {
     await withKey.runIn({ stdin: 'sk-stored-0042\n' }, 'credentials', 'set', 'openai');

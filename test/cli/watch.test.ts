@@ -1,10 +1,11 @@
 /** Commands that follow what happens, on a real terminal. */
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { relayBin, values } from '../support/cli.ts';
+import { TestServer } from '../support/server.ts';
 import { TmuxTerminal, tmuxProblem } from '../support/tmux.ts';
-import { cliFixture, waitingNote } from './fixture.ts';
+import { cliFixtureOf, waitingNote } from './fixture.ts';
 
-const fixture = cliFixture();
+const fixture = cliFixtureOf(new TestServer());
 const { run } = fixture;
 
 test('approvals watch and its prompt need a terminal', async () => {

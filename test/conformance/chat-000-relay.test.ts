@@ -1,10 +1,10 @@
 /** 000 over HTTP: what a client does with a relay, and what the agent does then. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 import { Chat, textIn } from './chat-client.ts';
 import { verifies } from './verifies.ts';
 
-const server = new TestServer();
+const server = new LocalServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 

@@ -1,6 +1,6 @@
 /** A person's program that chats without a key, as the document has it; with one if it brings rules that allow. */
 import { type Frame, FrameReader } from '../support/frames.ts';
-import type { TestServer } from '../support/server.ts';
+import type { ServerFixture } from '../support/server.ts';
 
 interface Access {
   readonly keyless: boolean;
@@ -8,11 +8,11 @@ interface Access {
 
 export class Chat {
   readonly runId: string;
-  readonly #server: TestServer;
+  readonly #server: ServerFixture;
   readonly #reader: FrameReader;
   readonly #access: Access;
 
-  private constructor(server: TestServer, response: Response, access: Access) {
+  private constructor(server: ServerFixture, response: Response, access: Access) {
     this.#access = access;
     this.runId = response.headers.get('x-run-id') ?? '';
     this.#server = server;
@@ -21,7 +21,7 @@ export class Chat {
 
   /** `text`: what the user says. */
   static async open(
-    server: TestServer,
+    server: ServerFixture,
     text: string,
     more: object = {},
     access: Access = { keyless: true },

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { startScriptedProvider } from '@relay/models/testing';
 import { afterEach, expect, test } from 'vitest';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 import { calls, says } from './scripted.ts';
 import { verifies } from './verifies.ts';
 
@@ -14,8 +14,8 @@ afterEach(async () => {
   for (const dispose of disposals.splice(0).toReversed()) await dispose();
 });
 
-async function serve(env: Record<string, string> = {}): Promise<TestServer> {
-  const server = new TestServer(env);
+async function serve(env: Record<string, string> = {}): Promise<LocalServer> {
+  const server = new LocalServer(env);
   disposals.push(() => server.dispose());
   return server.start();
 }

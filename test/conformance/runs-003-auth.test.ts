@@ -7,11 +7,11 @@ import { crc32 } from 'node:zlib';
 import { type Route, routes } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { FrameReader } from '../support/frames.ts';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 import { verifies } from './verifies.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-const server = new TestServer();
+const server = new LocalServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 

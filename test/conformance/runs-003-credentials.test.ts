@@ -3,22 +3,24 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { type Route, routes } from '@relay/protocol';
 import { startScriptedProvider, type ScriptedProvider, textStream } from '@relay/models/testing';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { allFrames } from '../support/frames.ts';
 import { TestServer } from '../support/server.ts';
 import { verifies } from './verifies.ts';
 
-let server: TestServer;
+const server = new TestServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
+beforeAll(() => server.start());
+afterAll(() => server.dispose());
+
 let provider: ScriptedProvider;
 beforeEach(async () => {
   provider = await startScriptedProvider((response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' });
     response.end(textStream(['1', '081']));
   });
-  server = await new TestServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' }).start();
 });
 afterEach(async () => {
-  await server.dispose();
+  await server.request('/v1/credentials/openai', { method: 'DELETE' });
   await provider.close();
 });
 

@@ -1,10 +1,10 @@
 /** 003 over HTTP: what POST /v1/runs refuses, and /health. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 import { refuses, type Scripted, startScripted } from './scripted.ts';
 import { verifies } from './verifies.ts';
 
-const server = new TestServer();
+const server = new LocalServer();
 let scripted: Scripted;
 beforeAll(async () => {
   await server.start();

@@ -2,10 +2,10 @@
 import { dialects, type StoredEvent } from '@relay/protocol';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { allFrames, type Frame, FrameReader } from '../support/frames.ts';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 import { verifies } from './verifies.ts';
 
-const server = new TestServer();
+const server = new LocalServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 

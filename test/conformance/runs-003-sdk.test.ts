@@ -3,11 +3,11 @@ import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Route, routes } from '@relay/protocol';
 import { createClient, type RelayClient } from '@relay/sdk';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 import { verifies } from './verifies.ts';
 
 const secret = 'internal-secret-0123456789';
-const server = new TestServer({ RELAY_INTERNAL_SECRET: secret });
+const server = new LocalServer({ RELAY_INTERNAL_SECRET: secret });
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 

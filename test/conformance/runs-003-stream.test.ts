@@ -2,11 +2,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { doneFrame, finishFrame, textFrame, usageFrame } from '@relay/models/testing';
 import { allFrames, type Frame, FrameReader } from '../support/frames.ts';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 import { calls, says, type Scripted, startScripted } from './scripted.ts';
 import { verifies } from './verifies.ts';
 
-const server = new TestServer();
+const server = new LocalServer();
 let scripted: Scripted;
 beforeAll(async () => {
   await server.start();

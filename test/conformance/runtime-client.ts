@@ -1,6 +1,6 @@
 /** A program that talks to /api/chat as the document has it. */
 import { type Frame, FrameReader } from '../support/frames.ts';
-import type { TestServer } from '../support/server.ts';
+import type { ServerFixture } from '../support/server.ts';
 import type { StoreServer } from './store-server.ts';
 
 export type Data = Frame['data'];
@@ -18,7 +18,7 @@ interface As {
 }
 
 export async function say(
-  server: TestServer,
+  server: ServerFixture,
   message: string,
   { body, ...as }: As & { readonly body?: object } = {},
 ): Promise<Said> {
@@ -38,16 +38,16 @@ export interface EventBuffer {
   readonly events: readonly Data[];
 }
 
-export function decide(server: TestServer, body: unknown, as: As = {}): Promise<EventBuffer> {
+export function decide(server: ServerFixture, body: unknown, as: As = {}): Promise<EventBuffer> {
   return tell(server, '/api/chat/tool-approval', { body, ...as });
 }
 
-export function resume(server: TestServer, runId: unknown, as: As = {}): Promise<EventBuffer> {
+export function resume(server: ServerFixture, runId: unknown, as: As = {}): Promise<EventBuffer> {
   return tell(server, '/api/chat/resume', { body: { runId }, ...as });
 }
 
 async function tell(
-  server: TestServer,
+  server: ServerFixture,
   path: string,
   of: As & { body: unknown },
 ): Promise<EventBuffer> {
@@ -57,7 +57,7 @@ async function tell(
 }
 
 export function post(
-  server: TestServer,
+  server: ServerFixture,
   path: string,
   { apiKey, headers, body }: As & { body: unknown },
 ): Promise<Response> {
@@ -67,7 +67,10 @@ export function post(
 }
 
 /** A chat that has asked for approval, and waits. */
-export async function askFor(server: TestServer, message: string): Promise<Said & { asked: Data }> {
+export async function askFor(
+  server: ServerFixture,
+  message: string,
+): Promise<Said & { asked: Data }> {
   const said = await say(server, message);
   const { data: asked } = await said.reader.until('tool_approval_requested');
   for (;;) {
@@ -84,7 +87,7 @@ export function typesOf(events: readonly Data[]): string[] {
   return events.map(({ type }) => type);
 }
 
-export async function statusOf(server: TestServer, runId: string): Promise<unknown> {
+export async function statusOf(server: ServerFixture, runId: string): Promise<unknown> {
   return ((await (await server.request(`/v1/runs/${runId}`)).json()) as { status: unknown }).status;
 }
 

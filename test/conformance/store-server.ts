@@ -45,11 +45,11 @@ export class StoreServer extends TestServer {
     }
   }
 
-  /** `npm run bootstrap`, beside the running server. */
+  /** The program of `npm run bootstrap`, beside the running server. */
   async bootstrap(...args: readonly string[]): Promise<{ readonly apiKey: string }> {
     const env = { ...process.env, RELAY_DATA_DIR: this.dataDir, ...this.#storeEnv() };
-    const command = ['run', '-s', 'bootstrap', '--', ...args, '--json'];
-    const { stdout } = await promisify(execFile)('npm', command, { cwd: root, env });
+    const command = ['packages/server/src/bootstrap.ts', ...args, '--json'];
+    const { stdout } = await promisify(execFile)(process.execPath, command, { cwd: root, env });
     return JSON.parse(stdout) as { apiKey: string };
   }
 

@@ -11,7 +11,7 @@ import { createClient, type RelayClient } from '@relay/sdk';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { createBridge } from '../../examples/slack-bridge/bridge.ts';
 import { until } from '../support/kernel.ts';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 
 interface Call {
   readonly method: string;
@@ -25,7 +25,7 @@ interface Call {
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'relay-bridge-'));
-const server = new TestServer({
+const server = new LocalServer({
   RELAY_PRIVATE_NETWORKS: '127.0.0.0/8',
   RELAY_PUBLIC_URL: 'http://127.0.0.1:4000',
 });

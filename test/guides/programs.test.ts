@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createClient } from '@relay/sdk';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { compile } from '../support/readme-examples.ts';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 import { documents, root } from './documents.ts';
 
 /** A folder with the files of a guide, in which `relay-kit` is installed. */
@@ -79,8 +79,8 @@ test('the programs compile in a strict program', () => {
 }, 60_000);
 
 describe.each(ofServers)('the guide %s', (_, project) => {
-  const configured = new TestServer({ RELAY_CONFIG: join(project.folder, 'relay.config.ts') });
-  const plain = new TestServer();
+  const configured = new LocalServer({ RELAY_CONFIG: join(project.folder, 'relay.config.ts') });
+  const plain = new LocalServer();
   beforeAll(async () => void (await Promise.all([configured.start(), plain.start()])));
   afterAll(async () => {
     await Promise.all([configured.dispose(), plain.dispose()]);

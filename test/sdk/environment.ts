@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createClient, type Fetch, type RelayClient } from '@relay/sdk';
 import { embed } from '@relay/server';
-import type { TestServer } from '../support/server.ts';
+import type { ServerFixture } from '../support/server.ts';
 
 export interface InProcessServer {
   readonly client: RelayClient;
@@ -63,7 +63,7 @@ function linesOf(file: string): string[] {
 }
 
 /** A client that follows its server to another port after a restart. */
-export function clientOf(server: TestServer, through: (response: Response) => Response = same) {
+export function clientOf(server: ServerFixture, through: (response: Response) => Response = same) {
   const fetchNow: Fetch = async (url, init) =>
     through(await fetch(url.replace('http://relay.test', server.url), init));
   return createClient({ baseUrl: 'http://relay.test', apiKey: server.apiKey, fetch: fetchNow });

@@ -7,13 +7,13 @@ import { rolldown } from 'rolldown';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createClient } from '@relay/sdk';
 import { ReadmeExamples, runExample } from '../support/readme-examples.ts';
-import { TestServer } from '../support/server.ts';
+import { LocalServer } from '../support/server.ts';
 
 const folder = fileURLToPath(new URL('../../packages/sdk', import.meta.url));
 const examples = new ReadmeExamples('packages/sdk/README.md');
 const readme = examples.text;
 
-const server = new TestServer();
+const server = new LocalServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 

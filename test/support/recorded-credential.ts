@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createClient } from '@relay/sdk';
 import { afterAll, beforeAll } from 'vitest';
-import type { TestServer } from './server.ts';
+import type { ServerFixture } from './server.ts';
 
 /** A provider that rejects every request and records the keys. */
 const receivedKeys: string[] = [];
@@ -19,7 +19,7 @@ export function useRecordingProvider(): void {
 
 const secret = 'sk-canary-of-the-vault';
 
-export async function withCredential(server: TestServer): Promise<void> {
+export async function withCredential(server: ServerFixture): Promise<void> {
   const client = createClient({ baseUrl: server.url, apiKey: server.apiKey });
   const { port } = provider.address() as AddressInfo;
   await client.credentials.put('mine', {
@@ -29,7 +29,7 @@ export async function withCredential(server: TestServer): Promise<void> {
 }
 
 /** Whether the server can decrypt the credential: then the provider receives it. */
-export async function decryptsCredential({ url, apiKey }: Pick<TestServer, 'url' | 'apiKey'>) {
+export async function decryptsCredential({ url, apiKey }: Pick<ServerFixture, 'url' | 'apiKey'>) {
   receivedKeys.length = 0;
   const client = createClient({ baseUrl: url, apiKey });
   await client.runs.create({ model: 'mine:any', input: 'Hi' }).catch(() => undefined);

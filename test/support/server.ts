@@ -16,7 +16,7 @@ export function environmentWithoutSettings(): NodeJS.ProcessEnv {
   return Object.fromEntries(kept);
 }
 
-abstract class ServerFixture {
+export abstract class ServerFixture {
   readonly dataDir = mkdtempSync(join(tmpdir(), 'relay-test-'));
   readonly #env: Readonly<Record<string, string>>;
   #apiKey: string | undefined;
