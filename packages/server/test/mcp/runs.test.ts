@@ -62,11 +62,12 @@ const mail = defineTool({
 let opened = Promise.withResolvers<void>();
 const held = defineTool({
   name: 'held',
-  description: 'Ends when the test says so',
+  description: 'Ends when the test says so, or its run is canceled',
   schema: z.object({}),
   allowedByDefault: true,
-  execute: async () => {
-    await opened.promise;
+  execute: async (_, { signal }) => {
+    const aborted = new Promise((_resolve, reject) => signal.addEventListener('abort', reject));
+    await Promise.race([opened.promise, aborted]);
     return { result: 'open' };
   },
 });
