@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
-import { relayBin } from '../support/cli.ts';
+import { relay as run, relayBin } from '../support/cli.ts';
 import { TestServer } from '../support/server.ts';
 
 // Each test polls for the expected output; a busy machine can be slow.
@@ -23,8 +23,11 @@ const environment = () => ({
   RELAY_API_KEY: server.apiKey,
 });
 
-function relay(...args: string[]) {
-  return spawnSync(process.execPath, [relayBin, ...args], { env: environment(), encoding: 'utf8' });
+/** In this process, where a process of its own would show nothing more. */
+async function relay(...args: string[]) {
+  const env = { RELAY_URL: server.url, RELAY_API_KEY: server.apiKey };
+  const { code, out, err } = await run(args, { env });
+  return { status: code, stdout: out, stderr: err };
 }
 
 function begin(
@@ -134,28 +137,35 @@ test('a reader that closes the pipe early is not an error', () => {
   expect(output).toBe('Usage: relay [options] [command]\n');
 });
 
-test('a single message prints only the answer on standard output', () => {
-  const { stdout, stderr, status } = relay('chat', 'calculate', '23*47');
+test('a single message prints only the answer on standard output', async () => {
+  const { stdout, stderr, status } = await relay('chat', 'calculate', '23*47');
   expect([status, stdout]).toEqual([0, '23 * 47 is 1081.\n']);
   expect(stderr).toContain('→ calculator');
-  const failed = relay('chat', 'fail 400');
+  const failed = await relay('chat', 'fail 400');
   expect([failed.status, failed.stdout]).toEqual([7, '']);
   expect(failed.stderr).toMatch(/^relay: .*400.* \[provider_rejected\]\n$/);
-  const events = relay('chat', '--json', 'say 2').stdout.trimEnd().split('\n');
+  const events = (await relay('chat', '--json', 'say 2')).stdout.trimEnd().split('\n');
   expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ type: 'done', output: '1 2' });
 });
 
-test('a conversation continues with its last model, and an unknown one is not found', () => {
-  relay('chat', '--model', 'demo', 'say 1');
-  const { conversationId } = JSON.parse(relay('runs', 'list', '--limit', '1', '--json').stdout) as {
+test('a conversation continues with its last model, and an unknown one is not found', async () => {
+  await relay('chat', '--model', 'demo', 'say 1');
+  const { conversationId } = JSON.parse(
+    (await relay('runs', 'list', '--limit', '1', '--json')).stdout,
+  ) as {
     conversationId: string;
   };
-  const next = relay('chat', '--conversation', conversationId, 'say 2');
+  const next = await relay('chat', '--conversation', conversationId, 'say 2');
   expect([next.status, next.stdout]).toEqual([0, '1 2\n']);
   expect(next.stderr).toContain('you › say 1');
-  const list = relay('runs', 'list', '--conversation', conversationId, '--json').stdout;
+  const list = (await relay('runs', 'list', '--conversation', conversationId, '--json')).stdout;
   expect(list.trimEnd().split('\n')).toHaveLength(2);
-  const none = relay('chat', '--conversation', '01234567-89ab-7def-8123-456789abcdef', 'say 2');
+  const none = await relay(
+    'chat',
+    '--conversation',
+    '01234567-89ab-7def-8123-456789abcdef',
+    'say 2',
+  );
   expect([none.status, none.stdout]).toEqual([3, '']);
 });
 
@@ -164,21 +174,23 @@ test('without a user, an approval stays pending for another approver', async () 
   chat.child.stdin.end();
   await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('relay approvals approve ');
   const id = /relay approvals approve (\S+)/.exec(chat.output)?.[1] ?? '';
-  expect(relay('approvals', 'approve', id).status).toBe(0);
+  expect((await relay('approvals', 'approve', id)).status).toBe(0);
   expect(await chat.ended).toBe(0);
   expect(chat.output).toContain('The note was sent.');
 });
 
-test('--headless exits with 8 while the approval waits, and --deny lets the run end', () => {
-  const waiting = relay('chat', '--headless', '--json', 'notify headless');
+test('--headless exits with 8 while the approval waits, and --deny lets the run end', async () => {
+  const waiting = await relay('chat', '--headless', '--json', 'notify headless');
   expect(waiting.status).toBe(8);
   const last = JSON.parse(waiting.stdout.trimEnd().split('\n').at(-1) ?? '') as { id: string };
   expect(last).toMatchObject({ type: 'approval_requested', tool: 'send_note' });
   expect(JSON.parse(waiting.stderr)).toMatchObject({ code: 'approval_pending' });
   expect(waiting.stderr).toContain(`relay approvals approve ${last.id}`);
-  const approval = JSON.parse(relay('approvals', 'show', last.id, '--json').stdout) as object;
+  const approval = JSON.parse(
+    (await relay('approvals', 'show', last.id, '--json')).stdout,
+  ) as object;
   expect(approval).toMatchObject({ status: 'pending' });
-  const denied = relay('chat', '--deny', 'notify denied');
+  const denied = await relay('chat', '--deny', 'notify denied');
   expect([denied.status, denied.stdout]).toEqual([
     0,
     'The note was not sent: it was denied (No person is present to approve it).\n',
@@ -186,8 +198,8 @@ test('--headless exits with 8 while the approval waits, and --deny lets the run 
 });
 
 test('a message to a conversation that waits for an approval is not sent, and the command says so', async () => {
-  relay('chat', '--headless', 'notify first');
-  const next = relay('chat', '--continue', '--headless', 'say 2');
+  await relay('chat', '--headless', 'notify first');
+  const next = await relay('chat', '--continue', '--headless', 'say 2');
   expect(next.status).toBe(8);
   expect(next.stderr).toContain('send_note waits for approval; your message was not sent');
   // In a pipe the line answers the approval, and its end leaves the run waiting.
@@ -198,18 +210,18 @@ test('a message to a conversation that waits for an approval is not sent, and th
   expect(piped.output).toContain('send_note waits for approval [approval_pending]');
 });
 
-test('--timeout stops waiting with 124, and the run goes on', () => {
-  const chat = relay('chat', '--timeout', '1s', 'slow 600000');
+test('--timeout stops waiting with 124, and the run goes on', async () => {
+  const chat = await relay('chat', '--timeout', '1s', 'slow 600000');
   expect(chat.status).toBe(124);
   const [, id = ''] = /relay runs tail (\S+)"/.exec(chat.stderr) ?? [];
-  const run = JSON.parse(relay('runs', 'show', id, '--json').stdout) as object;
+  const run = JSON.parse((await relay('runs', 'show', id, '--json')).stdout) as object;
   expect(run).toMatchObject({ status: 'running' });
-  const tail = relay('runs', 'tail', id, '--timeout', '1s');
+  const tail = await relay('runs', 'tail', id, '--timeout', '1s');
   expect([tail.status, tail.stdout.trim()]).toEqual([124, 'I wait for 600000 ms']);
-  relay('runs', 'cancel', id);
+  await relay('runs', 'cancel', id);
 });
 
-test('a message is read from standard input, and files are attached', () => {
+test('a message is read from standard input, and files are attached', async () => {
   const send = (input: string, ...args: string[]) =>
     spawnSync(process.execPath, [relayBin, 'chat', ...args], {
       env: environment(),
@@ -219,20 +231,22 @@ test('a message is read from standard input, and files are attached', () => {
   // Nothing in the text is a command, an answer or a file.
   const { stdout, status } = send('say 2\n@/etc/passwd\n/exit\n', '-');
   expect([status, stdout]).toEqual([0, '1 2\n']);
-  const file = relay('chat', 'say 3', `@${relayBin}`);
+  const file = await relay('chat', 'say 3', `@${relayBin}`);
   expect([file.status, file.stdout]).toEqual([0, '1 2 3\n']);
-  const [run] = JSON.parse(`[${relay('runs', 'list', '--limit', '1', '--json').stdout}]`) as {
+  const [run] = JSON.parse(
+    `[${(await relay('runs', 'list', '--limit', '1', '--json')).stdout}]`,
+  ) as {
     input: unknown;
   }[];
   expect(JSON.stringify(run?.input)).toContain(`<file path=\\"${relayBin}\\">`);
-  const none = relay('chat', 'read @./missing.ts');
+  const none = await relay('chat', 'read @./missing.ts');
   expect([none.status, none.stderr.includes('No such file: ./missing.ts')]).toEqual([2, true]);
 });
 
-test('--continue continues the latest conversation, which is in the list', () => {
-  relay('chat', 'say 1');
-  expect(relay('chat', '--continue', 'say 2').stdout).toBe('1 2\n');
-  const [first] = relay('conversations', 'list', '--json').stdout.split('\n');
+test('--continue continues the latest conversation, which is in the list', async () => {
+  await relay('chat', 'say 1');
+  expect((await relay('chat', '--continue', 'say 2')).stdout).toBe('1 2\n');
+  const [first] = (await relay('conversations', 'list', '--json')).stdout.split('\n');
   expect(JSON.parse(first ?? '')).toMatchObject({ title: 'say 1', runs: 2, agent: 'assistant' });
 });
 
@@ -296,7 +310,7 @@ test('an interrupted run is canceled, and the exit code says so', async () => {
   expect(await chat.ended).toBe(130);
   expect(chat.output).toContain('[interrupted]');
   const [last] = JSON.parse(
-    `[${relay('runs', 'list', '--limit', '1', '--json').stdout.trim()}]`,
+    `[${(await relay('runs', 'list', '--limit', '1', '--json')).stdout.trim()}]`,
   ) as { status: string }[];
   expect(last?.status).toBe('canceled');
 });
