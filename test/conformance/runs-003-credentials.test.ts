@@ -1,6 +1,4 @@
 /** The credentials of `003`, as its curl lines use them, against a started server. */
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
 import { type Route, routes } from '@relay/protocol';
 import { startScriptedProvider, type ScriptedProvider, textStream } from '@relay/models/testing';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -124,12 +122,7 @@ describe('credentials', () => {
   test('belong to one tenant', async () => {
     verifies('003:credentials:per-tenant');
     await upload();
-    const { stdout } = await promisify(execFile)(
-      process.execPath,
-      ['packages/server/src/bootstrap.ts', '--tenant', 'acme', '--json'],
-      { env: { ...process.env, RELAY_DATA_DIR: server.dataDir } },
-    );
-    const { apiKey: theirs } = JSON.parse(stdout) as { apiKey: string };
+    const theirs = await server.bootstrap('acme');
     const headers = { authorization: `Bearer ${theirs}` };
     const listed = await server.request('/v1/credentials', { headers, keyless: true });
     expect(await listed.json()).toEqual({ credentials: [], nextCursor: null });

@@ -1,11 +1,11 @@
 /** 003 over HTTP: listing runs. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { allFrames } from '../support/frames.ts';
-import { StoreServer } from './store-server.ts';
+import { LocalServer } from '../support/server.ts';
 import { otherOrg } from './runtime-client.ts';
 import { verifies } from './verifies.ts';
 
-const server = new StoreServer();
+const server = new LocalServer();
 beforeAll(() => server.start());
 afterAll(() => server.dispose());
 

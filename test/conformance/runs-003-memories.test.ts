@@ -3,13 +3,13 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { allFrames, type Frame } from '../support/frames.ts';
-import { StoreServer } from './store-server.ts';
+import { LocalServer } from '../support/server.ts';
 import { otherOrg } from './runtime-client.ts';
 import { calls, says, type Scripted, startScripted } from './scripted.ts';
 import { verifies } from './verifies.ts';
 
-const server = new StoreServer();
-let scripted: Scripted;
+const server = new LocalServer();
+let scripted: Scripted<LocalServer>;
 beforeAll(async () => {
   await server.start();
   scripted = await startScripted();

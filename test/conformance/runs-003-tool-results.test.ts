@@ -2,13 +2,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { routes } from '@relay/protocol';
 import { type Frame, FrameReader } from '../support/frames.ts';
+import type { ServerFixture } from '../support/server.ts';
 import { calls, says, type Scripted, startScripted } from './scripted.ts';
-import type { StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
 const secret = 'internal-secret-0123456789';
 let scripted: Scripted;
-let server: StoreServer;
+let server: ServerFixture;
 beforeAll(async () => {
   scripted = await startScripted({ RELAY_INTERNAL_SECRET: secret });
   server = scripted.server;
@@ -101,12 +101,12 @@ describe('POST /v1/runs/:id/tool-results/:toolUseId', () => {
     const body = { output: 1 };
     const path = resultPath(fired);
     expect((await server.request(path, { body, keyless: true })).status).toBe(401);
-    const foreign = await server.bootstrap('--tenant', 'foreign');
+    const foreign = await server.bootstrap('foreign');
     const post = (key: string) =>
       server.request(path, { body, keyless: true, headers: { authorization: `Bearer ${key}` } });
     expect((await post(`relay_live_${'0'.repeat(72)}`)).status).toBe(401);
     // For another tenant the run does not exist.
-    const refused = await post(foreign.apiKey);
+    const refused = await post(foreign);
     expect(refused.status).toBe(404);
     expect(await refused.json()).toMatchObject({ code: 'not_found' });
     const open = (await (await server.request(`/v1/runs/${fired.runId}`)).json()) as object;

@@ -12,15 +12,15 @@ import {
   statusOf,
   typesOf,
 } from './runtime-client.ts';
-import { refuses, says, type Scripted, startScripted } from './scripted.ts';
+import { refuses, says, type Scripted, startScriptedProcess } from './scripted.ts';
 import { StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
 const server = new StoreServer({ RELAY_CONFIG: 'test/support/configs/agents.config.ts' });
-let scripted: Scripted;
+let scripted: Scripted<StoreServer>;
 beforeAll(async () => {
   await server.start();
-  scripted = await startScripted();
+  scripted = await startScriptedProcess();
 });
 afterAll(async () => {
   await server.dispose();

@@ -13,13 +13,13 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import { allFrames } from '../support/frames.ts';
 import { ask, bootKernel, journalOf, until, untilStatus } from '../support/kernel.ts';
 import { decide, post, resume, say, typesOf } from './runtime-client.ts';
-import { refuses, says, type Scripted, startScripted } from './scripted.ts';
-import { openTestStore } from './store-server.ts';
+import { refuses, says, type Scripted, startScriptedProcess } from './scripted.ts';
+import { openTestStore, type StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
-let scripted: Scripted;
+let scripted: Scripted<StoreServer>;
 beforeAll(async () => {
-  scripted = await startScripted();
+  scripted = await startScriptedProcess();
 });
 afterAll(() => scripted.dispose());
 

@@ -24,15 +24,15 @@ import {
   statusOf,
   typesOf,
 } from './runtime-client.ts';
-import { after, calls, says, type Scripted, startScripted } from './scripted.ts';
+import { after, calls, says, type Scripted, startScriptedProcess } from './scripted.ts';
 import { openTestStore, StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
 const server = new StoreServer();
-let scripted: Scripted;
+let scripted: Scripted<StoreServer>;
 beforeAll(async () => {
   await server.start();
-  scripted = await startScripted();
+  scripted = await startScriptedProcess();
 });
 afterAll(async () => {
   await server.dispose();

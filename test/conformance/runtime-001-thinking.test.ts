@@ -1,12 +1,13 @@
 /** 001: what has happened is stored and sent before the model says anything to it. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { RunRow, say } from './runtime-client.ts';
-import { after, calls, says, type Scripted, startScripted } from './scripted.ts';
+import { after, calls, says, type Scripted, startScriptedProcess } from './scripted.ts';
+import type { StoreServer } from './store-server.ts';
 import { verifies } from './verifies.ts';
 
-let scripted: Scripted;
+let scripted: Scripted<StoreServer>;
 beforeAll(async () => {
-  scripted = await startScripted();
+  scripted = await startScriptedProcess();
 });
 afterAll(() => scripted.dispose());
 

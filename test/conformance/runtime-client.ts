@@ -92,8 +92,8 @@ export async function statusOf(server: ServerFixture, runId: string): Promise<un
 }
 
 /** Another org on the same server, made while it runs. */
-export async function otherOrg(server: StoreServer): Promise<string> {
-  return (await server.bootstrap('--tenant', 'another')).apiKey;
+export function otherOrg(server: ServerFixture): Promise<string> {
+  return server.bootstrap('another');
 }
 
 /** What the table runs holds of a run, read and changed past the server. */

@@ -9,6 +9,8 @@ import {
   textFrame,
   usageFrame,
 } from '@relay/models/testing';
+import { LocalServer, type ServerFixture } from '../support/server.ts';
+import { scriptedOptions } from './servers/scripted-options.ts';
 import { StoreServer } from './store-server.ts';
 
 const entry = fileURLToPath(new URL('./servers/scripted.ts', import.meta.url));
@@ -25,8 +27,8 @@ export interface ProviderRequest {
   readonly messages: readonly Readonly<Record<string, unknown>>[];
 }
 
-export interface Scripted {
-  readonly server: StoreServer;
+export interface Scripted<Server extends ServerFixture = ServerFixture> {
+  readonly server: Server;
   /** The answers to the next requests, one each. */
   play(...turns: readonly Script[]): void;
   /** What the provider was asked since the last `play`. */
@@ -34,16 +36,30 @@ export interface Scripted {
   dispose(): Promise<void>;
 }
 
-export async function startScripted(env: Readonly<Record<string, string>> = {}): Promise<Scripted> {
+type Environment = Readonly<Record<string, string>>;
+
+/** The document's callers have no key, and use a model and tools besides those of the demonstration. */
+const open = { RELAY_LOCAL_CHAT: 'on' };
+
+export function startScripted(env: Environment = {}): Promise<Scripted<LocalServer>> {
+  return startWith((url) => new LocalServer({ ...env, ...open }, scriptedOptions(url)));
+}
+
+/** For tests that end it with kill -9, or that run on every store. */
+export function startScriptedProcess(env: Environment = {}): Promise<Scripted<StoreServer>> {
+  return startWith((url) => new StoreServer({ ...env, ...open, TEST_PROVIDER_URL: url }, entry));
+}
+
+async function startWith<Server extends LocalServer | StoreServer>(
+  create: (providerUrl: string) => Server,
+): Promise<Scripted<Server>> {
   let turns: Script[] = [];
   let before = 0;
   const provider = await startScriptedProvider((response, request) => {
     const turn = turns.shift() ?? refuses(400);
     return turn(response, request);
   });
-  // The document's callers have no key, and use a model and tools besides those of the demonstration.
-  const open = { RELAY_LOCAL_CHAT: 'on', TEST_PROVIDER_URL: provider.baseUrl };
-  const server = new StoreServer({ ...env, ...open }, entry);
+  const server = create(provider.baseUrl);
   await server.start();
   return {
     server,

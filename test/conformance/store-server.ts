@@ -1,9 +1,6 @@
 /** A real server on SQLite, or on a PostgreSQL database of its own in the project `faults-postgres`. */
-import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import type { SystemStore } from '@relay/core';
 import { createMemoryStore, openPostgresStore } from '@relay/store';
 import type { TestContext } from 'vitest';
@@ -11,7 +8,6 @@ import { createDatabase, type TestDatabase } from '../support/postgres.ts';
 import { TestServer } from '../support/server.ts';
 
 const isPostgres = process.env['TEST_STORE'] === 'postgres';
-const root = fileURLToPath(new URL('../..', import.meta.url));
 
 type Values = readonly (string | number | null)[];
 
@@ -20,7 +16,11 @@ export class StoreServer extends TestServer {
 
   override async start(env: Readonly<Record<string, string>> = {}): Promise<this> {
     if (isPostgres) this.#database ??= await createDatabase();
-    return super.start({ ...this.#storeEnv(), ...env });
+    return super.start(env);
+  }
+
+  protected override environment(env: Readonly<Record<string, string>>): NodeJS.ProcessEnv {
+    return super.environment({ ...this.#storeEnv(), ...env });
   }
 
   override async dispose(): Promise<void> {
@@ -43,14 +43,6 @@ export class StoreServer extends TestServer {
     } finally {
       database.close();
     }
-  }
-
-  /** The program of `npm run bootstrap`, beside the running server. */
-  async bootstrap(...args: readonly string[]): Promise<{ readonly apiKey: string }> {
-    const env = { ...process.env, RELAY_DATA_DIR: this.dataDir, ...this.#storeEnv() };
-    const command = ['packages/server/src/bootstrap.ts', ...args, '--json'];
-    const { stdout } = await promisify(execFile)(process.execPath, command, { cwd: root, env });
-    return JSON.parse(stdout) as { apiKey: string };
   }
 
   /** After kill -9 another node waits until the leases of the dead one have expired. */

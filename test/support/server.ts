@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { RunningServer } from '@relay/server';
+import type { RunningServer, ServeOptions } from '@relay/server';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -64,6 +64,18 @@ export abstract class ServerFixture {
     };
   }
 
+  /** A key for another tenant, made beside the running server. */
+  async bootstrap(tenant: string): Promise<string> {
+    const { relay } = await import('./cli.ts');
+    const settings = Object.entries(this.environment({})).filter(([name]) =>
+      name.startsWith('RELAY_'),
+    );
+    const env = Object.fromEntries(settings.map(([name, value]) => [name, value ?? '']));
+    const { code, out, err } = await relay(['bootstrap', '--tenant', tenant], { env });
+    if (code !== 0) throw new Error(err);
+    return out.trim();
+  }
+
   protected forgetKey(): void {
     this.#apiKey = undefined;
   }
@@ -91,10 +103,15 @@ export abstract class ServerFixture {
  * it logs, and that do not block this process while a command of theirs waits for it.
  */
 export class LocalServer extends ServerFixture {
+  readonly #replaced: Pick<ServeOptions, 'models' | 'tools'>;
   #running: RunningServer | undefined;
 
-  constructor(env: Readonly<Record<string, string>> = {}) {
+  constructor(
+    env: Readonly<Record<string, string>> = {},
+    replaced: Pick<ServeOptions, 'models' | 'tools'> = {},
+  ) {
     super(env);
+    this.#replaced = replaced;
   }
 
   async start(env: Readonly<Record<string, string>> = {}): Promise<this> {
@@ -105,6 +122,7 @@ export class LocalServer extends ServerFixture {
       terminal: false,
       register: true,
       print: () => {},
+      ...this.#replaced,
     });
     this.listensOn = this.#running.url;
     return this;
