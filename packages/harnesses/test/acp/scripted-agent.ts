@@ -111,6 +111,8 @@ const once: PermissionOption[] = [
 export interface ScriptedAgent {
   readonly app: ReturnType<typeof agent>;
   readonly log: Logged[];
+  /** As the end of its process: no turn goes on. */
+  readonly stop: () => void;
 }
 
 export function scriptedAgent(
@@ -458,7 +460,8 @@ export function scriptedAgent(
       session.saying?.abort();
       return { outcome: 'injected' };
     });
-  return { app, log };
+  const stop = () => sessions.forEach(({ turn }) => turn?.abort());
+  return { app, log, stop };
 }
 
 function asObject(params: unknown): Record<string, unknown> {

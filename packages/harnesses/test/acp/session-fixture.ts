@@ -128,7 +128,7 @@ export class SessionFixture {
   }
 
   #spawn(): AgentProgram {
-    const { app, log } = scriptedAgent(this.#options, this.conversations);
+    const { app, log, stop } = scriptedAgent(this.#options, this.conversations);
     this.#logs.push(log);
     const [input, output] = [new PassThrough(), new PassThrough()];
     const { promise: ended, resolve } = Promise.withResolvers<{ reason: string }>();
@@ -139,6 +139,7 @@ export class SessionFixture {
       ),
     );
     const end = async (reason: string) => {
+      stop();
       connection.close();
       input.destroy();
       output.destroy();
