@@ -77,9 +77,6 @@ describe('the first start', () => {
       `  console  ${url}/console/`,
       `  data     ${dataDir} (SQLite)`,
       `  pid      ${process.pid}`,
-      expect.stringMatching(
-        /^ {2}sandbox {2}(?:No command runs|Commands that a rule allows run) in a sandbox/,
-      ),
     ]);
     expect(statSync(file).mode & 0o777).toBe(0o600);
     const apiKey = readFileSync(file, 'utf8').trim();
@@ -88,6 +85,18 @@ describe('the first start', () => {
       headers: { authorization: `Bearer ${apiKey}` },
     });
     expect(response.status).toBe(200);
+  });
+
+  it('says which commands run in a sandbox if there is a workspace for them', async () => {
+    const workspace = mkdtempSync(join(tmpdir(), 'relay-workspace-'));
+    try {
+      const { said } = await start({ env: { RELAY_WORKSPACE: workspace } });
+      expect(said.at(-1)).toMatch(
+        /^ {2}sandbox {2}(?:No command runs|Commands .* run) in a sandbox/,
+      );
+    } finally {
+      rmSync(workspace, { recursive: true });
+    }
   });
 
   it('prints its key on a terminal and writes it to no file', async () => {
