@@ -1,4 +1,4 @@
-import { globSync, readFileSync, statfsSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { configDefaults, defineConfig } from 'vitest/config';
 
@@ -32,34 +32,9 @@ const fuzzSizes = {
   FUZZ_COMMANDS: '10000',
 };
 
-/**
- * Temporary folders in memory, where programs may be executed there. A store waits for the disk at each commit,
- * which takes a third of the time of many tests, and shows them nothing: no test turns the machine off.
- */
-function folderInMemory(): string | undefined {
-  const folder = '/dev/shm';
-  try {
-    const mounts = readFileSync('/proc/mounts', 'utf8').split('\n');
-    const options = mounts
-      .find((line) => line.split(' ')[1] === folder)
-      ?.split(' ')[3]
-      ?.split(',');
-    const { bavail, bsize } = statfsSync(folder);
-    const isUsable =
-      options !== undefined && !options.includes('noexec') && !options.includes('ro');
-    return isUsable && bavail * bsize > 4 * 1024 ** 3 ? folder : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-const temporary = process.env['TMPDIR'] ?? folderInMemory();
-// For the workers, and for the PostgreSQL server that this process starts.
-if (temporary !== undefined) process.env['TMPDIR'] = temporary;
-
 export default defineConfig({
   test: {
-    globalSetup: ['test/support/postgres-server.ts'],
+    globalSetup: ['test/support/temporary-folder.ts', 'test/support/postgres-server.ts'],
     // A deadline, not a promise: the machine may be busy.
     testTimeout: 60_000,
     // The first test that asks for PostgreSQL waits until it has started.

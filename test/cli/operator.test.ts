@@ -22,7 +22,7 @@ import {
   useRecordingProvider,
   withCredential,
 } from '../support/recorded-credential.ts';
-import { LocalServer } from '../support/server.ts';
+import { LocalServer, TestServer } from '../support/server.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 useRecordingProvider();
@@ -130,7 +130,9 @@ test('a copy that is restored paused continues no run and sends no webhook until
   await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => void receiver.close());
   const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
-  const server = await serverWith();
+  const server = new TestServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
+  onTestFinished(() => server.dispose());
+  await server.start();
   const client = createClient({ baseUrl: server.url, apiKey: server.apiKey });
   const hook = await client.webhooks.create({ url, events: ['run.ended'] });
   const ended = await client.runs.create({ model: 'demo', input: 'say 1' });
@@ -145,7 +147,7 @@ test('a copy that is restored paused continues no run and sends no webhook until
   received.length = 0;
   status = 200;
 
-  const restored = new TestServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
+  const restored = new LocalServer({ RELAY_PRIVATE_NETWORKS: '127.0.0.0/8' });
   onTestFinished(() => restored.dispose());
   const live = await relay(['restore', copy, '--to', join(folder(), 'live')]);
   expect(live.out).toContain('restore with --paused');
