@@ -99,7 +99,7 @@ export abstract class ServerFixture {
 }
 
 /**
- * In this process, which starts it ten times faster. For tests that need neither its end by a signal nor what
+ * In this process, which starts it about eight times faster. For tests that need neither its end by a signal nor what
  * it logs, and that do not block this process while a command of theirs waits for it.
  */
 export class LocalServer extends ServerFixture {
