@@ -57,7 +57,7 @@ const modifiedEnter = /^.\[(?:13;[25]u|27;[25];13~)$/;
 
 const historySize = 500;
 const discardMs = 1_000;
-const discardNote = '  The request before this one is closed: what you type within the next second is ignored.';
+const discardNote = '  The request before this one is closed: input of the next second is ignored.';
 
 export interface TerminalTiming {
   readonly wait: (ms: number, signal: AbortSignal | undefined) => Promise<unknown>;

@@ -130,7 +130,7 @@ describe('Terminal', () => {
     const second = new AbortController();
     const next = terminal.ask({ prompt, fresh: true, signal: second.signal });
     await types('y\ry');
-    expect(environment.out()).toContain('within the next second is ignored');
+    expect(environment.out()).toContain('of the next second is ignored');
     // The next one can be closed as well before it opens.
     second.abort(new Error('decided by Bob'));
     await expect(next).rejects.toThrow('decided by Bob');
