@@ -236,7 +236,10 @@ async function decisionOn(
   };
   const decided = (until: number) =>
     waitUntil(engine, {
-      concerns: (hint) => hint.kind === 'approval' && hint.approvalId === id,
+      // A decision on this node changes the session; other nodes send a hint about the approval.
+      concerns: (hint) =>
+        (hint.kind === 'approval' && hint.approvalId === id) ||
+        (hint.kind === 'session' && hint.sessionId === ref.sessionId),
       read,
       signal,
       until,
