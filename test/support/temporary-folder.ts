@@ -1,14 +1,16 @@
 /**
- * One folder for all temporary files of a test run, which is removed at its end. It is in memory, where programs may
- * be executed there: a store waits for the disk at each commit, which takes a third of the time of many tests and
- * shows them nothing, because no test turns the machine off.
+ * One folder for all temporary files of a test run, which is removed at its end. For tests of behaviour it is in
+ * memory, where programs may be executed there: a store waits for the disk at each commit, which takes a third of the
+ * time of many tests and shows them nothing. Tests of faults use the disk.
  */
 import { chmodSync, mkdtempSync, readFileSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { TestProject } from 'vitest/node';
 
-export function setup(): () => void {
-  const parent = process.env['TMPDIR'] ?? folderInMemory() ?? tmpdir();
+export function setup({ vitest }: TestProject): () => void {
+  const isFast = vitest.projects.every(({ name }) => name === 'behaviour');
+  const parent = process.env['TMPDIR'] ?? (isFast ? folderInMemory() : undefined) ?? tmpdir();
   const folder = mkdtempSync(join(parent, 'relay-tests-'));
   // PostgreSQL does not run as root, and needs its own folder below this one.
   chmodSync(folder, 0o755);
