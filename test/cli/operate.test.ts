@@ -72,7 +72,7 @@ test('pause keeps runs from starting until unpause', async () => {
   expect((await run('pause')).out).toContain('Paused.');
   const refused = await run('chat', 'say 1');
   expect(refused.err).toContain('relay unpause');
-  expect((await run('unpause')).out).toContain('No longer paused');
+  expect((await run('unpause')).out).toContain('Not paused');
   expect((await run('chat', 'say 1')).code).toBe(0);
 });
 

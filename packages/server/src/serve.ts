@@ -122,9 +122,12 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
   try {
     // First: a client that waits for `/health` reads the key next.
     const firstKey = await opened.showFirstKey();
+    let unregister: (() => void) | undefined;
+    // Until the port is free: a server that waits for its tools is found. Then another process can listen on it.
+    relay.app.addHook('preClose', async () => unregister?.());
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
-    const unregister = options.register === true ? register(options, opened) : undefined;
+    if (options.register === true) unregister = register(options, opened);
     options.print(`Relay is listening on ${url}`);
     for (const line of detailLines(opened, url)) options.print(line);
     for (const line of keylessNotes(options.env, config)) options.print(line);
@@ -138,11 +141,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
       log,
       stopTimeoutMs: config.stopTimeoutMs,
       workInProgress: () => relay.workInProgress(),
-      async stop() {
-        // Before the port is free: from then on another process can listen on it.
-        unregister?.();
-        await stop();
-      },
+      stop,
     };
   } catch (error) {
     await stop();

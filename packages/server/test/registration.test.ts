@@ -129,6 +129,12 @@ describe('the registration of a running server', () => {
     });
     expect(runningServers(env)).toMatchObject([{ url: server.url, cwd: dataDir }]);
     const stopped = server.stop();
+    const isClosed = () =>
+      fetch(`${server.url}/health`).then(
+        () => false,
+        () => true,
+      );
+    while (!(await isClosed()));
     expect(runningServers(env)).toEqual([]);
     await stopped;
   });

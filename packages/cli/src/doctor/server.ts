@@ -90,7 +90,7 @@ async function checkReady(url: string): Promise<Finding> {
     const response = await fetch(`${url}/ready`, {
       signal: AbortSignal.timeout(requestTimeoutMs),
     });
-    if (response.ok) return ok('ready', 'The store is available and the server accepts runs');
+    if (response.ok) return ok('ready', 'The store is available, and the server is not stopping');
     const body = (await response.json().catch(() => ({}))) as { error?: string };
     const reason = body.error ?? `status ${response.status}`;
     return wrong(

@@ -121,9 +121,13 @@ const units: Readonly<Record<string, string>> = { string: 'characters', array: '
 function sizeMessage(
   relation: 'at least' | 'at most',
   bound: number | bigint,
-  { origin, exact }: { origin: string; exact?: boolean | undefined },
+  issue: { origin: string; exact?: boolean | undefined; inclusive?: boolean | undefined },
 ): string {
+  const { origin, exact, inclusive } = issue;
   const unit = units[origin];
+  if (unit === undefined && inclusive === false) {
+    return `Must be ${relation === 'at least' ? 'greater' : 'less'} than ${bound}`;
+  }
   if (unit === undefined) return `Must be ${relation} ${bound}`;
   if (relation === 'at least' && Number(bound) === 1) return 'Must not be empty';
   return exact === true ? `Must have ${bound} ${unit}` : `Must have ${relation} ${bound} ${unit}`;

@@ -37,6 +37,8 @@ describe('field issues', () => {
     [z.array(z.string()).max(1), ['a', 'b'], ': Must have at most 1 items'],
     [z.int().min(1), 0, ': Must be at least 1'],
     [z.int().max(5), 9, ': Must be at most 5'],
+    [z.number().positive(), 0, ': Must be greater than 0'],
+    [z.number().lt(5), 5, ': Must be less than 5'],
     [z.enum(['a', 'b', 'c']), 'x', ': Must be a, b or c'],
     [z.literal(true), false, ': Must be true'],
     [z.strictObject({}), { a: 1 }, 'a: Unknown field'],

@@ -78,8 +78,9 @@ async function restoreBackup(context: Context<RestoreOptions>, [backup = '']: re
 function effectOf({ paused }: Restored): string {
   if (paused) {
     return [
-      'All tenants are paused: no run goes on and no webhook is sent before',
-      `"${relay} unpause" with a key of the tenant.`,
+      'All tenants are paused: no run goes on and no webhook is sent before they are unpaused.',
+      `Beside the original server, name the copy: "${relay} --url URL login", then`,
+      `"${relay} --url URL unpause".`,
     ].join('\n');
   }
   return [
@@ -92,5 +93,5 @@ function nextStep({ folder, key }: Restored): string {
   if (key === 'missing') {
     return `Before you start the server, put the master key into ${folder}/master-key or RELAY_MASTER_KEY.`;
   }
-  return `Start the server with RELAY_DATA_DIR=${folder} relay serve`;
+  return `Start the server with RELAY_DATA_DIR=${folder} ${relay} serve`;
 }

@@ -22,9 +22,10 @@ async function setPaused(context: Context, paused: boolean): Promise<void> {
   const { tenant } = await context.client();
   const changed = await tenant.update({ paused });
   const { queued, running, waiting } = changed.openRuns;
-  const open = `${queued + running + waiting} open runs`;
+  const count = queued + running + waiting;
+  const open = count === 1 ? '1 open run' : `${count} open runs`;
   context.print.result(
     changed,
-    paused ? `Paused. ${open} go on after "${relay} unpause".` : `No longer paused; ${open}.`,
+    paused ? `Paused. With "${relay} unpause" runs go on: ${open}.` : `Not paused: ${open}.`,
   );
 }

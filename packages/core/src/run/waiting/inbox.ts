@@ -9,6 +9,7 @@ import { defined, type EventOf, type RunEvent } from '@relay/protocol';
 import type { CommitExtras } from '../../journal.ts';
 import type { DecisionCommand } from '../../ports/index.ts';
 import type { LiveRun } from '../live-run.ts';
+import { findTool } from '../agents/profile.ts';
 import { agentFields, type AgentState } from '../state/agent.ts';
 import { type CallState, toolCompleted, toolDenied, toolFailed } from '../state/call.ts';
 import { askingCalls, openQuestions } from '../state/state.ts';
@@ -49,13 +50,17 @@ export async function applyCommands(run: LiveRun): Promise<void> {
 }
 
 /**
- * Applies the answers to questions whose tools were interrupted, before these questions are closed: an answer that
- * was acknowledged is kept for another attempt.
+ * Applies the answers to questions of interrupted tools that cannot run again, before these questions are closed: an
+ * answer that was acknowledged is kept for another attempt. Other tools are suspended, and the loop applies theirs.
  */
 export async function applyAnswers(run: LiveRun): Promise<void> {
-  if (openQuestions(run.state).length === 0) return;
+  const interrupted = openQuestions(run.state)
+    .filter(({ agent, call }) => findTool(run, agent, call.name)?.idempotent !== true)
+    .map(({ approval }) => approval.id);
+  if (interrupted.length === 0) return;
   for (const { id, command } of await run.readInbox()) {
-    const answered = command.kind === 'decision' ? answerEvent(run, command) : undefined;
+    if (command.kind !== 'decision' || !interrupted.includes(command.approvalId)) continue;
+    const answered = answerEvent(run, command);
     if (answered !== undefined) run.take([id], [answered]);
   }
 }

@@ -43,13 +43,13 @@ export const updateTenant: Handler<'updateTenant'> = async (call) => {
   const { context } = call;
   const { tenantId } = call.caller;
   const store = storeOf(call);
+  const { pausedAt } = await store.readTenant();
+  const isChanged = paused !== undefined && paused !== (pausedAt !== null);
   const audit = [
-    ...(paused === undefined
-      ? []
-      : auditEntry(call, paused ? 'tenant.paused' : 'tenant.resumed', {})),
+    ...(!isChanged ? [] : auditEntry(call, paused ? 'tenant.paused' : 'tenant.resumed', {})),
     ...(budgets === undefined ? [] : auditEntry(call, 'tenant.budgets-changed', factsOf(budgets))),
   ];
-  const pause = paused === undefined ? {} : { pausedAt: paused ? Date.now() : null };
+  const pause = isChanged ? { pausedAt: paused ? Date.now() : null } : {};
   if (budgets === undefined) await store.updateTenant(pause, audit);
   else await changeSettings(store, { budgets }, { ...pause, audit });
   context.budgets.invalidate(tenantId);
