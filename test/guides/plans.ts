@@ -317,7 +317,9 @@ const plans: Readonly<Record<string, Plan>> = {
       await reader.run('cp -r .relay /var/lib/relay');
     },
     steps: {
-      ...each(['useradd', 'npm init', 'npm install', 'install -m', 'chown', 'mv '], '', { skip: noInstall }),
+      ...each(['useradd', 'npm init', 'npm install', 'install -m', 'chown', 'mv '], '', {
+        skip: noInstall,
+      }),
       'cp relay.service': { skip: noInstall },
       systemctl: { skip: 'needs systemd; test/e2e/deploy.test.ts verifies the unit' },
       journalctl: { skip: 'needs systemd' },
