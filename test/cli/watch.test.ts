@@ -81,7 +81,7 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     await waitingNote(fixture, 'third');
     await until((screen) => screen.includes('"third"'));
     await until((screen) => screen.includes('of the next second is ignored'));
-    await until((screen) => /ignored …\n +\[y\]es/.test(screen));
+    await until((screen) => /ignored\.\n +\[y\]es/.test(screen));
     terminal.press('C-c');
     await until((screen) => screen.trimEnd().endsWith('\n$'));
   });
