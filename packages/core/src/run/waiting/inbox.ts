@@ -50,8 +50,8 @@ export async function applyCommands(run: LiveRun): Promise<void> {
 }
 
 /**
- * Applies the answers to questions of interrupted tools that cannot run again, before these questions are closed: an
- * answer that was acknowledged is kept for another attempt. Other tools are suspended, and the loop applies theirs.
+ * Applies the answers to questions of interrupted tools, before these questions are closed: an answer that was
+ * acknowledged is kept for another attempt. Idempotent tools are suspended, and the loop applies their answers.
  */
 export async function applyAnswers(run: LiveRun): Promise<void> {
   const interrupted = openQuestions(run.state)
