@@ -244,6 +244,7 @@ test('approvals approve refuses an unknown outcome and names the answers, which 
   expect(shown.out).toContain(
     'started before a crash or a stop of the server and may have taken effect',
   );
+  expect(shown.out).toMatch(/idempotency key +[0-9a-f-]{36}:call_/);
   const tailed = cli('runs', 'tail', pending.find(({ id }) => id === idOf('rerun'))?.runId ?? '');
 
   for (const args of [[], ['--reason', 'ok'], ['--always']]) {

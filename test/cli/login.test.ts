@@ -63,8 +63,8 @@ describe('a server that runs on this machine', () => {
       url: server.url,
       store: 'SQLite',
       process: { dataDir: server.dataDir, pid: expect.any(Number) },
-      key: { name: 'cli', tenant: { name: 'default' } },
-      activity: { openRuns: 0, pendingApprovals: 0, sessions: 0, paused: false },
+      key: { name: 'cli', tenant: { name: 'default', paused: false } },
+      activity: { openRuns: 0, pendingApprovals: 0, sessions: 0 },
     });
     expect((await run(['status'])).out).toMatch(/^server +http:.*\n(?:.*\n)*data +\S+ \(SQLite\)/);
   });

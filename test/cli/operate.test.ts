@@ -68,8 +68,12 @@ test('lists count what matches, up to a bound', async () => {
   expect(piped.err).toBe('');
 });
 
-test('pause keeps runs from starting until unpause', async () => {
+test('pause keeps runs from starting and going on until unpause', async () => {
+  const { approvalId } = await waitingNote(fixture, 'paused');
   expect((await run('pause')).out).toContain('Paused.');
+  const approved = await run('approvals', 'approve', approvalId);
+  expect(approved.out).toContain('send_note is approved');
+  expect(approved.err).toContain('goes on with "relay unpause"');
   const refused = await run('chat', 'say 1');
   expect(refused.err).toContain('relay unpause');
   expect((await run('unpause')).out).toContain('Not paused');

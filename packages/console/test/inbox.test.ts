@@ -172,11 +172,10 @@ describe('the steps before a call', () => {
     ]);
   });
 
-  it('of an unknown outcome contain when the call was started, and its key', () => {
+  it('of an unknown outcome contain when the call was started', () => {
     expect(evidenceOf(events, 'c2')).toEqual({
       startedAt: [base.at],
       seq: 9,
-      idempotencyKey: 'k1',
       progress: undefined,
     });
     expect(evidenceOf(events, 'c1').startedAt).toEqual([]);

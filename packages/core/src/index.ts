@@ -95,7 +95,7 @@ export { combinePublishers } from './publisher.ts';
 export * from './commands/resume.ts';
 export { parseCheckpoint } from './run/state/checkpoint.ts';
 export { isWaitingForAnswer } from './run/waiting/questions.ts';
-export { isNestedTooDeep } from './run/arguments.ts';
+export { idempotencyKeyOf, isNestedTooDeep } from './run/arguments.ts';
 export { loadState } from './run/recover.ts';
 export { firstOutputTimeoutMs } from './run/turn.ts';
 export { handoffToolName } from './run/agents/profile.ts';

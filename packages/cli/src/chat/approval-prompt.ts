@@ -17,7 +17,7 @@ export interface ApprovalPromptOptions {
 
 /** The whole request: what a decision is about. */
 export function showRequest(
-  { kind, tool, text, flags, agents, prompt, schema }: ApprovalRequest,
+  { kind, tool, text, flags, agents, prompt, schema, idempotencyKey }: ApprovalRequest,
   { paint, writeLine }: Pick<ApprovalPromptOptions, 'paint' | 'writeLine'>,
 ): void {
   const path = agents.length > 1 ? ` (${agents.map(escapeUnsafe).join(' › ')})` : '';
@@ -30,6 +30,7 @@ export function showRequest(
   writeLine(paint('yellow', titles[kind]));
   const lines = kind === 'question' ? answerFields(schema).map(fieldText) : text.split('\n');
   for (const line of lines) writeLine(`    ${line}`);
+  if (idempotencyKey !== undefined) writeLine(`    idempotency key: ${escapeLine(idempotencyKey)}`);
   // After the text: the beginning of a long one has left the screen.
   for (const warning of describeFlags(flags)) {
     writeLine(paint('red', `  ! Warning: the request ${escapeUnsafe(warning)}`));

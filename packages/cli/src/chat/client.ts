@@ -74,10 +74,12 @@ export interface ApprovalRequest {
   readonly rule?: Approval['rule'];
   readonly prompt?: string | undefined;
   readonly schema?: Approval['schema'];
+  /** Of the call whose outcome is unknown. */
+  readonly idempotencyKey?: string | undefined;
 }
 
 export function requestFromApproval(approval: Approval): ApprovalRequest {
-  const { id, kind, tool, display, agentPath, prompt, schema } = approval;
+  const { id, kind, tool, display, agentPath, prompt, schema, idempotencyKey } = approval;
   return {
     id,
     kind,
@@ -92,6 +94,7 @@ export function requestFromApproval(approval: Approval): ApprovalRequest {
     rule: approval.rule,
     prompt,
     schema,
+    idempotencyKey,
   };
 }
 

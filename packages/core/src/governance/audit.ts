@@ -5,6 +5,7 @@
 import {
   type Decider,
   defined,
+  type EventOf,
   type OutcomeAnswer,
   type RuleRef,
   type StoredEvent,
@@ -83,8 +84,9 @@ function callOf(run: RunIdentity, event: { agentId: string; toolCallId: string; 
   return { runId: run.id, agentId, toolCallId, tool: name };
 }
 
-function approvalOf(run: RunIdentity, event: { approvalId: string; toolCallId: string }) {
-  return { runId: run.id, approvalId: event.approvalId, toolCallId: event.toolCallId };
+function approvalOf(run: RunIdentity, event: EventOf<'approval.expired' | 'approval.closed'>) {
+  const { approvalId, toolCallId, tool, kind } = event;
+  return { runId: run.id, approvalId, toolCallId, ...defined({ tool, kind }) };
 }
 
 function ruleOf({ list, index, source }: RuleRef) {

@@ -2,6 +2,7 @@
 import {
   defined,
   displayOf,
+  type EventOf,
   type OutcomeAnswer,
   type StoredEvent,
   type WebhookEvent,
@@ -33,14 +34,11 @@ function noticeOf(run: RunIdentity, event: StoredEvent): Notice | undefined {
       return noticeOfApproval('approval.requested', at(), run, approval);
     }
     case 'approval.expiring': {
-      const { approvalId: id, toolCallId, agentId, expiresAt } = event;
-      const approval = { id, toolCallId, agentId, expiresAt };
+      const approval = { ...openApprovalOf(event), expiresAt: event.expiresAt };
       return noticeOfApproval('approval.expiring', at(), run, approval);
     }
-    case 'approval.expired': {
-      const { approvalId: id, toolCallId, agentId } = event;
-      return noticeOfApproval('approval.expired', at(), run, { id, toolCallId, agentId });
-    }
+    case 'approval.expired':
+      return noticeOfApproval('approval.expired', at(), run, openApprovalOf(event));
     case 'run.ended':
       return notice('run.ended', run.id, at(), {
         run: { ...runFields(run), status: event.status },
@@ -48,6 +46,11 @@ function noticeOf(run: RunIdentity, event: StoredEvent): Notice | undefined {
     default:
       return undefined;
   }
+}
+
+function openApprovalOf(event: EventOf<'approval.expiring' | 'approval.expired'>) {
+  const { approvalId: id, kind, tool, toolCallId, agentId } = event;
+  return { id, ...defined({ kind, tool }), toolCallId, agentId };
 }
 
 /** An approval without a run. */
@@ -69,10 +72,12 @@ export function noticeOfExpiry(
   at: number,
 ): Notice {
   const expiresAt = new Date(approval.expiresAt).toISOString();
-  const { id, sessionId, invocationId } = approval;
+  const { id, kind, tool, sessionId, invocationId } = approval;
   const expiring = event === 'approval.expiring' ? { expiresAt } : {};
   return noticeOfApproval(event, at, undefined, {
     id,
+    kind,
+    tool,
     ...defined({ sessionId, invocationId }),
     ...expiring,
   });

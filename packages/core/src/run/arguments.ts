@@ -54,6 +54,11 @@ function validated(tool: Tool, given: unknown): { ok: true; value: unknown } | R
   return { ok: false, problem: textOfIssues(issues), issues };
 }
 
+/** What a tool passes on, so that another system executes each call once. */
+export function idempotencyKeyOf(runId: string, toolCallId: string): string {
+  return `${runId}:${toolCallId}`;
+}
+
 export function isObject(value: unknown): value is Arguments {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

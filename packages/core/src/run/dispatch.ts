@@ -18,7 +18,7 @@ import type { Engine } from '../engine.ts';
 import type { OnGrantExhausted } from '../journal.ts';
 import type { Question, Task, Tool, ToolContext, ToolOutput } from '../ports/index.ts';
 import type { Activity } from './activity.ts';
-import { isNestedTooDeep, parseArguments } from './arguments.ts';
+import { idempotencyKeyOf, isNestedTooDeep, parseArguments } from './arguments.ts';
 import { errorText, isStoreFault } from './errors.ts';
 import type { LiveRun } from './live-run.ts';
 import { sessionFor } from './messaging.ts';
@@ -110,7 +110,7 @@ function intentOf(run: LiveRun, agent: AgentState, each: CallStart): Intent {
     type: 'tool.started',
     ...callFields(agent, call),
     input: call.input as Json,
-    idempotencyKey: call.idempotencyKey ?? `${run.identity.id}:${call.toolCallId}`,
+    idempotencyKey: call.idempotencyKey ?? idempotencyKeyOf(run.identity.id, call.toolCallId),
     ...defined({
       resolvedPaths: call.resolvedPaths,
       // A rule allows what a call does now; a person approved what was shown.

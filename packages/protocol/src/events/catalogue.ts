@@ -42,6 +42,12 @@ const agent = { agentId: idSchema, parentId: idSchema.optional() };
 const resolvedPaths = z.record(z.string(), z.string());
 const call = { ...agent, toolCallId: toolCallIdSchema, name: z.string() };
 const approval = { ...agent, approvalId: idSchema, toolCallId: toolCallIdSchema };
+/** Of an approval that was requested before; journals of earlier versions do not repeat its call. */
+const openApproval = {
+  ...approval,
+  kind: z.enum(approvalKinds).optional(),
+  tool: z.string().optional(),
+};
 const json = z.json();
 const answer = {
   /** The JSON Schema of the last answer. */
@@ -354,7 +360,7 @@ export const catalogue = {
     warnsAt: z.iso.datetime().optional(),
   }),
   /** The approval is still pending shortly before it expires. */
-  'approval.expiring': event(1, { ...approval, expiresAt: z.iso.datetime() }),
+  'approval.expiring': event(1, { ...openApproval, expiresAt: z.iso.datetime() }),
   'approval.decided': event(1, {
     ...approval,
     approved: z.boolean(),
@@ -372,8 +378,8 @@ export const catalogue = {
     answer: json.optional(),
     by: deciderSchema,
   }),
-  'approval.expired': event(1, approval),
-  'approval.closed': event(1, { ...approval, reason: z.string() }),
+  'approval.expired': event(1, openApproval),
+  'approval.closed': event(1, { ...openApproval, reason: z.string() }),
 } as const;
 
 function event<Shape extends z.ZodRawShape>(version: number, shape: Shape) {

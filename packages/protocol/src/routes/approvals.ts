@@ -112,6 +112,8 @@ export const approvalSchema = z.object({
   /** Set for a decided approval of kind `outcome`: the answer, and the output of a completed call. */
   outcome: z.enum(outcomeAnswers).optional(),
   output: z.json().optional(),
+  /** Of the call that an `outcome` is about, to look it up in the system that the tool calls. */
+  idempotencyKey: z.string().optional(),
   /** For an `outcome`, its text says first that the call was started and may have taken effect. */
   display: displaySchema,
   digest: z.string(),

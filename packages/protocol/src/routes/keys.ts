@@ -66,7 +66,7 @@ const amountsSchema = z.object({ tokens: z.int(), costUsd: z.number() });
 
 /** The scopes are those with what they include, and the role is that in which the key acts. */
 export const currentKeySchema = keySchema.extend({
-  tenant: z.object({ id: idSchema, name: z.string() }),
+  tenant: z.object({ id: idSchema, name: z.string(), paused: z.boolean() }),
   version: z.string().describe('The version of the server'),
   budget: z
     .object({

@@ -149,7 +149,7 @@ function formatted(line: Line): string {
 function formatRequest({ time, level, method, route, status, ms, aborted }: Line): string {
   const path = typeof route === 'string' ? route : '(no such route)';
   const request = `${String(method)} ${path} ${String(status)} ${Math.round(Number(ms))} ms`;
-  const end = aborted === true ? ' (the client disconnected)' : '';
+  const end = aborted === true ? ' (closed by the client)' : '';
   return `${time.slice(11, 23)} ${level.padEnd(5)} ${escapeControls(request)}${end}`;
 }
 

@@ -81,7 +81,7 @@ describe('a log line', () => {
     await settled();
     expect(lines.join('')).toBe(
       '05:06:07.089 info  GET /v1/runs/:id 200 3 ms\n' +
-        '05:06:07.089 info  GET (no such route) 404 3 ms (the client disconnected)\n',
+        '05:06:07.089 info  GET (no such route) 404 3 ms (closed by the client)\n',
     );
   });
 

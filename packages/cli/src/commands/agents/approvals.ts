@@ -205,7 +205,7 @@ async function approveApproval(
     digest: digest ?? seen.digest,
   });
   const decided = await unlessDecided(context, seen.id, decision);
-  printDecision(context, decided);
+  await printDecision(context, decided);
   if (always === true && decided.rule !== undefined) {
     const effect = '--always stores a grant, but calls like this one still need an approval';
     context.print.note(`${whyEachTime(decided.rule)}. ${effect}.`);
@@ -226,7 +226,7 @@ async function answerOutcome(
   const { approvals } = await context.client();
   const { id, digest } = await approvalToDecide(context, given, `Answer ${answer.outcome}?`);
   const decision = approvals.decide(id, { ...answer, digest });
-  printDecision(context, await unlessDecided(context, id, decision));
+  await printDecision(context, await unlessDecided(context, id, decision));
 }
 
 /** Says who decided first, what and when. */
@@ -301,11 +301,19 @@ async function denyApproval(context: Context<{ reason?: string }>, [given]: read
   const { approvals } = await context.client();
   const { id } = await approvalToDecide(context, given, 'Deny it?');
   const decision = approvals.deny(id, context.options.reason);
-  printDecision(context, await unlessDecided(context, id, decision));
+  await printDecision(context, await unlessDecided(context, id, decision));
 }
 
-function printDecision({ print }: Context, approval: Approval): void {
+async function printDecision(context: Context, approval: Approval): Promise<void> {
+  const { print } = context;
   print.result(approval, decisionText(approval));
+  const { keys } = await context.client();
+  const { tenant } = await keys.current();
+  if (!tenant.paused) return;
+  const rest = `goes on with "${relay} unpause"`;
+  print.note(
+    `The decision is stored. The tenant ${tenant.name} is paused: what waits for it ${rest}.`,
+  );
 }
 
 function decisionText(approval: Approval): string {
@@ -362,6 +370,8 @@ function printApproval({ print }: Context, approval: Approval, handle?: string):
     'asked by': approval.rule === undefined ? undefined : demandText(approval.rule),
     suggested:
       approval.suggestedRule === undefined ? undefined : JSON.stringify(approval.suggestedRule),
+    answer: approval.input === undefined ? undefined : JSON.stringify(approval.input),
+    'idempotency key': approval.idempotencyKey,
     outcome: approval.outcome,
     output: approval.output === undefined ? undefined : JSON.stringify(approval.output),
     decided: formatTime(approval.decidedAt),

@@ -2,7 +2,6 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CurrentKey, RelayClient } from '@relay/sdk';
 import { type CliCommand, type Context, take } from '../../command.ts';
-import { isApiError } from '../../errors.ts';
 import { registeredAt } from '../../local-server.ts';
 import { formatDuration } from '../../output/run-events.ts';
 import { mcpServerText } from '../agents/tools.ts';
@@ -63,7 +62,7 @@ async function showStatus(context: Context): Promise<void> {
         : `${key.name}${ownerText(key)} (from ${keyFrom})`,
     scopes: key?.scopes.join(', '),
     budget: keyBudgetText(key?.budget),
-    tenant: key === undefined ? undefined : tenantText(key, activity?.paused),
+    tenant: key === undefined ? undefined : tenantText(key),
     approvals: activity === undefined ? undefined : `${activity.pendingApprovals} pending`,
     runs: activity === undefined ? undefined : `${activity.openRuns} open`,
     sessions: activity === undefined ? undefined : `${activity.sessions} active`,
@@ -78,25 +77,19 @@ function ownerText({ owner = '' }: CurrentKey): string {
   return owner === '' || /^[0-9a-f]{8}-/.test(owner) ? '' : `, owner ${owner}`;
 }
 
-function tenantText({ tenant }: CurrentKey, paused: boolean | undefined): string {
-  return paused === true ? `${tenant.name}, paused: no run starts` : tenant.name;
+function tenantText({ tenant }: CurrentKey): string {
+  return tenant.paused ? `${tenant.name}, paused: no run starts or goes on` : tenant.name;
 }
 
 /** Undefined for a key that may not read. */
 async function activityOf(client: RelayClient, key: CurrentKey) {
   if (!key.scopes.includes('read')) return undefined;
-  const [stats, sessions, { mcpServers }, tenant] = await Promise.all([
+  const [stats, sessions, { mcpServers }] = await Promise.all([
     client.stats.get({ bucket: 'minute' }),
     take(client.sessions.list({ status: 'active', limit: maxSessions }), maxSessions),
     client.tools(),
-    key.scopes.includes('admin') ? client.tenant.get().catch(refused) : undefined,
   ]);
   const { openRuns, pendingApprovals } = stats.totals;
   const count = sessions.length === maxSessions ? `${maxSessions} or more` : sessions.length;
-  return { openRuns, pendingApprovals, sessions: count, mcpServers, paused: tenant?.paused };
-}
-
-function refused(error: unknown): undefined {
-  if (!isApiError(error)) throw error;
-  return undefined;
+  return { openRuns, pendingApprovals, sessions: count, mcpServers };
 }

@@ -14,9 +14,9 @@ import { Reason } from './reason.tsx';
 import { evidenceOf } from './steps.ts';
 
 export function Evidence({ approval }: { readonly approval: Approval }) {
-  const { runId, toolCallId, tool } = approval;
+  const { runId, toolCallId, tool, idempotencyKey } = approval;
   const { data } = useRunContext(approval);
-  const { startedAt, seq, idempotencyKey, progress } = evidenceOf(data?.events ?? [], toolCallId);
+  const { startedAt, seq, progress } = evidenceOf(data?.events ?? [], toolCallId);
   return (
     <div className="rounded border border-line bg-surface p-4">
       <h3 className="text-base font-semibold">

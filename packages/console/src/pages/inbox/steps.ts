@@ -76,7 +76,6 @@ export interface Evidence {
   readonly startedAt: readonly string[];
   /** The journal entry of the last start. */
   readonly seq: number | undefined;
-  readonly idempotencyKey: string | undefined;
   /** What the tool reported before it stopped. */
   readonly progress: string | undefined;
 }
@@ -93,7 +92,6 @@ export function evidenceOf(
   return {
     startedAt: starts.map(({ at }) => at),
     seq: starts.at(-1)?.seq,
-    idempotencyKey: starts.at(-1)?.idempotencyKey,
     progress: progress?.type === 'tool.progressed' ? progress.content : undefined,
   };
 }

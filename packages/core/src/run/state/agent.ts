@@ -15,7 +15,7 @@ import {
   type Usage,
 } from '@relay/protocol';
 import { type GrowingText, noText, textOf } from '../../runtime/growing-text.ts';
-import type { CallState } from './call.ts';
+import type { CallState, OpenApproval } from './call.ts';
 
 export interface TurnState {
   readonly turn: number;
@@ -123,6 +123,15 @@ export function agentFields(agent: Pick<AgentState, 'id' | 'parentId'>) {
   return agent.parentId === null
     ? { agentId: agent.id }
     : { agentId: agent.id, parentId: agent.parentId };
+}
+
+/** What names an open approval in the events about it. */
+export function approvalFields(
+  agent: Pick<AgentState, 'id' | 'parentId'>,
+  { toolCallId, name: tool }: Pick<CallState, 'toolCallId' | 'name'>,
+  { id: approvalId, kind }: Pick<OpenApproval, 'id' | 'kind'>,
+) {
+  return { ...agentFields(agent), approvalId, toolCallId, kind, tool };
 }
 
 /** Discards a turn that the model has not finished. */

@@ -18,7 +18,14 @@ import {
   type Trust,
   type Usage,
 } from '@relay/protocol';
-import { agentFields, type AgentState, answerOf, finishReasonOf, openCalls } from './agent.ts';
+import {
+  agentFields,
+  type AgentState,
+  answerOf,
+  approvalFields,
+  finishReasonOf,
+  openCalls,
+} from './agent.ts';
 import { type CallState, openQuestionsOf, stoppedText, toolFailed } from './call.ts';
 import {
   isInTurn,
@@ -192,9 +199,8 @@ export function endOfCall(agent: AgentState, call: CallState, why: StopReason): 
   if (call.phase !== 'asking' || call.approval === undefined) {
     return [...closeQuestions(agent, call, why.message), failed];
   }
-  const { id: approvalId } = call.approval;
-  const fields = { ...agentFields(agent), toolCallId: call.toolCallId };
-  return [{ type: 'approval.closed', ...fields, approvalId, reason: why.message }, failed];
+  const fields = approvalFields(agent, call, call.approval);
+  return [{ type: 'approval.closed', ...fields, reason: why.message }, failed];
 }
 
 /** Closes the open questions of a call whose tool will not read the answers. */
@@ -203,11 +209,9 @@ export function closeQuestions(
   call: CallState,
   reason: string,
 ): RunEvent[] {
-  const fields = { ...agentFields(agent), toolCallId: call.toolCallId };
-  return openQuestionsOf(call).map(({ id }) => ({
+  return openQuestionsOf(call).map((question) => ({
     type: 'approval.closed',
-    ...fields,
-    approvalId: id,
+    ...approvalFields(agent, call, question),
     reason,
   }));
 }

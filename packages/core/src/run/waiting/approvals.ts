@@ -7,7 +7,7 @@ import { defined, type EventOf, type RuleRef } from '@relay/protocol';
 import { digestOfCall } from '../arguments.ts';
 import type { LiveRun } from '../live-run.ts';
 import { findTool, pathOf } from '../agents/profile.ts';
-import { agentFields, type AgentState } from '../state/agent.ts';
+import { agentFields, type AgentState, approvalFields } from '../state/agent.ts';
 import {
   type CallState,
   expiryReason,
@@ -96,11 +96,11 @@ export function warnOfExpiry(run: LiveRun, now: number): void {
     call.approval === undefined ? [] : [{ agent, call, approval: call.approval }],
   );
   for (const { agent, call, approval } of [...asking, ...openQuestions(run.state)]) {
-    const { id: approvalId, warnsAt, expiresAt } = approval;
+    const { warnsAt, expiresAt } = approval;
     if (warnsAt === undefined || Date.parse(warnsAt) > now || now >= Date.parse(expiresAt))
       continue;
-    const fields = { ...agentFields(agent), toolCallId: call.toolCallId };
-    run.journal.stage([{ type: 'approval.expiring', ...fields, approvalId, expiresAt }]);
+    const fields = approvalFields(agent, call, approval);
+    run.journal.stage([{ type: 'approval.expiring', ...fields, expiresAt }]);
   }
 }
 
@@ -126,7 +126,7 @@ export function expireApprovals(run: LiveRun, now: number): void {
     run.resume();
     const { id: approvalId, kind } = call.approval;
     run.journal.stage([
-      expired(agent, call, approvalId),
+      { type: 'approval.expired', ...approvalFields(agent, call, call.approval) },
       kind === 'outcome'
         ? toolFailed(agent, call, 'outcome_unknown', stoppedText(reason))
         : toolDenied(agent, call, { status: 'expired', reason, approvalId }),
@@ -135,15 +135,7 @@ export function expireApprovals(run: LiveRun, now: number): void {
   for (const { agent, call, approval } of openQuestions(run.state)) {
     if (!isApprovalDue(run, approval, now)) continue;
     run.resume();
-    run.journal.stage([expired(agent, call, approval.id)]);
+    run.journal.stage([{ type: 'approval.expired', ...approvalFields(agent, call, approval) }]);
     run.answerWaiters.notify(approval.id);
   }
-}
-
-function expired(
-  agent: AgentState,
-  { toolCallId }: CallState,
-  approvalId: string,
-): EventOf<'approval.expired'> {
-  return { type: 'approval.expired', ...agentFields(agent), toolCallId, approvalId };
 }

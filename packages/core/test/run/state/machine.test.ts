@@ -313,18 +313,14 @@ describe('canceling', () => {
     const reason = 'Stopped by ann';
     const ofBoth = { inputTokens: 20, outputTokens: 4 };
     const failed = { type: 'tool.failed', name: 'bash', error: reason };
+    const closed = { type: 'approval.closed', tool: 'bash', kind: 'permission', reason };
     const of = (agent: object, toolCallId: string) => ({ ...agent, toolCallId });
     expect(accepted(busy, examples.cancel)).toEqual([
-      { type: 'approval.closed', ...of(sub, 'c_sub'), approvalId: 'approval of c_sub', reason },
+      { ...closed, ...of(sub, 'c_sub'), approvalId: 'approval of c_sub' },
       { ...failed, ...of(sub, 'c_sub'), code: 'run_canceled' },
       { type: 'agent.ended', ...sub, reason: 'canceled', iterations: 1, usage },
       { ...failed, ...of(root, 'c_called'), code: 'run_canceled' },
-      {
-        type: 'approval.closed',
-        ...of(root, 'c_asking'),
-        approvalId: 'approval of c_asking',
-        reason,
-      },
+      { ...closed, ...of(root, 'c_asking'), approvalId: 'approval of c_asking' },
       { ...failed, ...of(root, 'c_asking'), code: 'run_canceled' },
       { ...failed, ...of(root, 'c_answered'), code: 'run_canceled' },
       {

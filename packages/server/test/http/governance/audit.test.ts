@@ -106,6 +106,7 @@ describe('the audit trail', () => {
       ['run.canceled', 'key'],
       ['run.started', 'key'],
     ]);
+    expect(entries[0]?.what).toMatchObject({ tool: 'send_note', kind: 'permission' });
   });
 
   it('records keys, credentials, budgets and pauses once, without secrets', async () => {

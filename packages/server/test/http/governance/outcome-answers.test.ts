@@ -179,7 +179,12 @@ describe('an approval of a call that was started before a crash or a stop of the
     expect(await status('rerun', { approved: false })).toBe(409);
     expect(await status('rerun', { approved: true })).toBe(400);
     expect(executions('rerun')).toBe(2);
-    expect(await read('rerun')).toMatchObject({ status: 'approved', outcome: 'rerun' });
+    const { runId, toolCallId } = of('rerun');
+    expect(await read('rerun')).toMatchObject({
+      status: 'approved',
+      outcome: 'rerun',
+      idempotencyKey: `${runId}:${toolCallId}`,
+    });
     expect(await auditOf('rerun')).toMatchObject([
       { kind: 'outcome', approved: true, outcome: 'rerun' },
     ]);

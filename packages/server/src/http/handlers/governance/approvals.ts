@@ -7,6 +7,7 @@ import {
   type DecisionOutcome,
   findApprover,
   type GrantTerms,
+  idempotencyKeyOf,
   keyIdOf,
   mayDecide,
   policiesOf,
@@ -218,6 +219,7 @@ async function presentApproval(
     executedDigest: edited?.digest,
     ...question,
     ...storedAnswerOf(approval),
+    idempotencyKey: startedCallOf(approval),
     concrete: isConcrete,
     editable: isEditable,
     display: displayOf(shown),
@@ -229,6 +231,11 @@ async function presentApproval(
     decidedBy: decidedBy ?? undefined,
     reason: reason ?? undefined,
   };
+}
+
+function startedCallOf({ kind, runId, toolCallId }: ApprovalRecord): string | undefined {
+  if (kind !== 'outcome' || runId === undefined || toolCallId === undefined) return undefined;
+  return idempotencyKeyOf(runId, toolCallId);
 }
 
 function previewOf({ preview }: Pick<ApprovalRecord, 'preview'>) {

@@ -84,13 +84,13 @@ export async function presentCurrentKey(
   key: KeyRecord,
 ) {
   const { store, version } = context;
-  const { name } = await store.tenant(tenantId).readTenant();
+  const { name, pausedAt } = await store.tenant(tenantId).readTenant();
   return {
     ...presentKey(key),
     // All of them are known.
     scopes: [...scopes] as Scope[],
     role: actor.role,
-    tenant: { id: tenantId, name },
+    tenant: { id: tenantId, name, paused: pausedAt !== null },
     version,
     budget: await budgetOf(context, tenantId, key.parent ?? key.id),
   };
