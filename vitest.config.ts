@@ -9,8 +9,8 @@ const faults = [
   'test/sdk/{reconnect,readme-handler}.test.ts',
   'packages/**/{leaks,*-crash,*.linear}.test.ts',
   'packages/store/test/drivers/**/{crash,faults,nodes}.test.ts',
-  'packages/store/test/sql/tampering.postgres.test.ts',
-  'packages/tools/test/mcp/hostile-servers.test.ts',
+  'packages/store/test/sql/tampering*.test.ts',
+  'packages/{tools/test/mcp/hostile-servers,harnesses/test/acp/hostile-agents}.test.ts',
 ];
 
 /** Real coding agents, which are installed for them: `npm run test:agents`. */
@@ -40,7 +40,7 @@ export default defineConfig({
     // The first test that asks for PostgreSQL waits until it has started.
     hookTimeout: 60_000,
     // Also on two cores: tests that wait for real servers and child processes leave them idle.
-    maxWorkers: 3,
+    maxWorkers: 4,
     expect: { poll: { timeout: 15_000 } },
     env: {
       // Child processes compile the project once, not each.
