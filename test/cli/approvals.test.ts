@@ -202,9 +202,10 @@ test('approvals show who may approve and count votes, and policy shows and keeps
   });
   expect((await list(ada)).out).not.toContain(approvalId);
   const shown = await fixture.runIn(ben, 'approvals', 'show', approvalId);
-  for (const text of ['1 of 2', 'group release', 'ada', 'two edited']) {
+  for (const text of ['1 of 2', 'group release', 'ada', 'two edited', 'two approvals']) {
     expect(shown.out).toContain(text);
   }
+  expect(shown.err).toMatch(/approvals approve \S+ --digest \S+\n$/);
   const blind = await fixture.runIn(ben, 'approvals', 'approve', approvalId);
   expect(blind).toMatchObject({ code: 5 });
   expect(blind.err).toContain('[approval_changed]');

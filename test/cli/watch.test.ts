@@ -1,5 +1,5 @@
 /** Commands that follow what happens, on a real terminal. */
-import { afterEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { relayBin, values } from '../support/cli.ts';
 import { TestServer } from '../support/server.ts';
 import { TmuxTerminal, tmuxProblem } from '../support/tmux.ts';
@@ -83,6 +83,31 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     await until((screen) => screen.includes('of the next second is ignored'));
     await until((screen) => /ignored\.\n +\[y\]es/.test(screen));
     terminal.press('C-c');
+    await until((screen) => screen.trimEnd().endsWith('\n$'));
+  });
+
+  test('approvals watch shows a request again when another approver has changed it', async () => {
+    const { client } = fixture;
+    for await (const { id } of client.approvals.list({ status: 'pending' })) {
+      await client.approvals.deny(id);
+    }
+    const scopes = ['read', 'approve'] as const;
+    const ben = await client.keys.create({ name: 'ben', owner: 'ben', scopes: [...scopes] });
+    const setPolicy = (stdin: string) => fixture.runIn({ stdin }, 'policy', 'set');
+    await setPolicy('{"approvers": [{"tool": "send_note", "quorum": 2}]}');
+    onTestFinished(async () => void (await setPolicy('{"approvers": []}')));
+    const { approvalId } = await waitingNote(fixture, 'as asked');
+    open('approvals watch');
+    await until((screen) => screen.includes('"as asked"') && screen.includes('so far: 0 of 2'));
+    const input = JSON.stringify({ to: 'operator', text: 'as changed' });
+    const env = { RELAY_API_KEY: ben.apiKey };
+    await fixture.runIn({ env }, 'approvals', 'approve', approvalId, '--input', input);
+    await until((screen) => screen.includes('Another approver changed the arguments'));
+    await until((screen) => /asked for:[^]*"as asked"[^]*so far: 1 of 2[^]*\[y\]es/.test(screen));
+    terminal.line('y');
+    await until((screen) => screen.includes('· approved by'));
+    await until((screen) => screen.includes('No approval waits.'));
+    terminal.press('C-d');
     await until((screen) => screen.trimEnd().endsWith('\n$'));
   });
 

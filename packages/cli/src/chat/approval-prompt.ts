@@ -17,9 +17,11 @@ export interface ApprovalPromptOptions {
 
 /** The whole request: what a decision is about. */
 export function showRequest(
-  { kind, tool, text, flags, agents, prompt, schema, idempotencyKey }: ApprovalRequest,
+  request: ApprovalRequest,
   { paint, writeLine }: Pick<ApprovalPromptOptions, 'paint' | 'writeLine'>,
 ): void {
+  const { kind, tool, text, flags, agents, prompt, schema } = request;
+  const { idempotencyKey, changedFrom, votes } = request;
   const path = agents.length > 1 ? ` (${agents.map(escapeUnsafe).join(' › ')})` : '';
   const name = escapeUnsafe(tool);
   const titles = {
@@ -31,6 +33,11 @@ export function showRequest(
   const lines = kind === 'question' ? answerFields(schema).map(fieldText) : text.split('\n');
   for (const line of lines) writeLine(`    ${line}`);
   if (idempotencyKey !== undefined) writeLine(`    idempotency key: ${escapeLine(idempotencyKey)}`);
+  if (changedFrom !== undefined) {
+    writeLine('  Another approver changed the arguments. The agent asked for:');
+    for (const line of safeJson(changedFrom, 2).split('\n')) writeLine(`    ${line}`);
+  }
+  if (votes !== undefined) writeLine(`  approvals so far: ${votes}`);
   // After the text: the beginning of a long one has left the screen.
   for (const warning of describeFlags(flags)) {
     writeLine(paint('red', `  ! Warning: the request ${escapeUnsafe(warning)}`));

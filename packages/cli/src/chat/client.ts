@@ -1,6 +1,7 @@
 /** What the chat needs from a server, with an API key (durable runs) or without (`/chat`). */
 import { displayOf } from '@relay/protocol/display';
 import type { Approval, DecisionBody, Message, RunStreamEvent } from '@relay/sdk';
+import { votesText } from '../output/decision-text.ts';
 import { escapeUnsafe } from '../output/escape.ts';
 
 /** A text, or a text with attachments. */
@@ -74,6 +75,10 @@ export interface ApprovalRequest {
   readonly rule?: Approval['rule'];
   readonly prompt?: string | undefined;
   readonly schema?: Approval['schema'];
+  /** The arguments that the agent asked for, if another approver changed them. */
+  readonly changedFrom?: Approval['params'] | undefined;
+  /** How many persons have approved, where several must. */
+  readonly votes?: string | undefined;
   /** Of the call whose outcome is unknown. */
   readonly idempotencyKey?: string | undefined;
 }
@@ -95,6 +100,8 @@ export function requestFromApproval(approval: Approval): ApprovalRequest {
     prompt,
     schema,
     idempotencyKey,
+    changedFrom: approval.executedParams === undefined ? undefined : approval.params,
+    votes: votesText(approval),
   };
 }
 

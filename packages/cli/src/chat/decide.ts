@@ -4,7 +4,7 @@ import { loadDecisionText } from '../output/decision-text.ts';
 import type { ApprovalRequest, Decision } from './client.ts';
 
 export type DecisionResult =
-  /** The person can correct it. */
+  /** The person can decide again, about the approval as it is now. */
   { readonly problem: string } | { readonly note?: string; readonly isPending: boolean };
 
 /** While the server cannot be reached. */
@@ -39,7 +39,8 @@ export async function decideApproval(
       const note = `This key cannot decide; approval ${id} waits for another approver.`;
       return { note, isPending: true };
     }
-    if (code === 'not_an_approver' || code === 'approval_changed') {
+    if (code === 'approval_changed') return { problem: '  Another approver changed the arguments.' };
+    if (code === 'not_an_approver') {
       return { note: `${message}. Approval ${id} is still pending.`, isPending: true };
     }
     if (correctableCodes.has(code)) return { problem: `  ${message} [${code}]` };

@@ -69,6 +69,8 @@ export class Terminal {
   readonly isInteractive: boolean;
   /** Ctrl-C while there is no prompt. */
   onInterrupt: () => void = () => {};
+  /** The input has ended, as by Ctrl-D. */
+  onEnd: () => void = () => {};
   readonly #reader: Interface;
   readonly #stdin: CliEnvironment['stdin'];
   readonly #output: Output;
@@ -120,6 +122,7 @@ export class Terminal {
       // Ctrl-D leaves the cursor on the line of the prompt.
       if (this.#active !== undefined && this.isInteractive) this.#output.write('\n');
       this.#active?.answer(undefined);
+      this.onEnd();
     });
     if (!this.isInteractive) return;
     environment.stdin.on('keypress', this.#onKey);

@@ -83,11 +83,13 @@ export class TurnView {
     const { prompt, transcript, decide, decision, writeLine, interrupt, undecided, unsent } =
       this.#options;
     if (signal.aborted) return;
-    const request = await unlessAborted(signal, load(signal));
-    if (request === undefined || signal.aborted) return;
+    let current = await unlessAborted(signal, load(signal));
+    if (current === undefined || signal.aborted) return;
     transcript.endText();
+    const { id } = current;
     try {
-      for (let rejected: Decision | undefined; ;) {
+      for (let rejected: Decision | undefined; current !== undefined;) {
+        const request = current;
         const given = await prompt.ask(request, signal, rejected);
         if (given === undefined) {
           await undecided(request);
@@ -101,10 +103,12 @@ export class TurnView {
         if (rejection === undefined) return;
         writeLine(rejection);
         rejected = given;
+        // Another approver may have changed or decided it.
+        current = await load(signal);
       }
     } catch (error) {
       if (error instanceof Dismissed) {
-        const text = await decision(request.id).catch(() => undefined);
+        const text = await decision(id).catch(() => undefined);
         writeLine(`  (${text ?? error.message})`);
       } else if (error instanceof Interrupted) interrupt();
       else if (!(error instanceof Withdrawn)) throw error;

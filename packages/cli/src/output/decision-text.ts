@@ -22,6 +22,11 @@ export function answerCommand(kind: Approval['kind'], id: string): string {
   }
 }
 
+/** `1 of 2`, where the policy names approvers. */
+export function votesText({ votes, quorum }: Approval): string | undefined {
+  return quorum === undefined ? undefined : `${votes?.length ?? 0} of ${quorum}`;
+}
+
 /** `approved by you 3m ago`, `denied by ada 2h ago`, `expired` */
 export function decisionText(approval: Approval, you: Pick<CurrentKey, 'id' | 'owner'>): string {
   const { kind, status, outcome, decidedBy, decidedAt } = approval;

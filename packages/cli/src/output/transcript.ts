@@ -14,7 +14,7 @@ const pauseMs = 150;
 
 /**
  * Prints text continuously, and every other event on a line of its own. On a terminal the text is
- * rendered as Markdown.
+ * rendered as Markdown. Elsewhere, where nothing can be taken back, it is printed when it is complete.
  */
 export class Transcript {
   readonly #print: Print;
@@ -22,13 +22,15 @@ export class Transcript {
   readonly #markdown: MarkdownWriter | undefined;
   #isInText = false;
   #pause: NodeJS.Timeout | undefined;
-  /** The first half of a surrogate pair whose second half has not arrived yet. */
-  #half = '';
+  readonly #isLive: boolean;
+  /** Text that is not printed yet: half of a surrogate pair, or all that a `reset` event would discard. */
+  #held = '';
   /** Whether there is text that a `reset` event would discard. */
   #hasText = false;
 
   constructor(print: Print, options: { readonly writeLine?: (line: string) => void } = {}) {
     this.#print = print;
+    this.#isLive = print.terminalColumns !== undefined;
     this.#writeLine = options.writeLine ?? ((line) => print.raw(`${line}\n`));
     if (!print.isStyled) return;
     const write = (text: string) => print.raw(text);
@@ -53,10 +55,11 @@ export class Transcript {
       this.#pause = setTimeout(() => this.#markdown?.settle(), pauseMs).unref();
       return;
     }
-    const whole = this.#half + text;
-    const isCut = /[\uD800-\uDBFF]$/.test(whole);
-    this.#half = isCut ? whole.slice(-1) : '';
-    this.#print.raw(escapeUnsafe(isCut ? whole.slice(0, -1) : whole));
+    const whole = this.#held + text;
+    const end = /[\uD800-\uDBFF]$/.test(whole) ? -1 : whole.length;
+    const complete = this.#isLive ? whole.slice(0, end) : '';
+    this.#held = whole.slice(complete.length);
+    this.#print.raw(escapeUnsafe(complete));
   }
 
   line(text: string): void {
@@ -67,8 +70,8 @@ export class Transcript {
   endText(): void {
     clearTimeout(this.#pause);
     if (this.#markdown !== undefined) this.#markdown.end();
-    else if (this.#isInText) this.#print.raw(`${escapeUnsafe(this.#half)}\n`);
-    this.#half = '';
+    else if (this.#isInText) this.#print.raw(`${escapeUnsafe(this.#held)}\n`);
+    this.#held = '';
     this.#isInText = false;
   }
 
@@ -79,7 +82,10 @@ export class Transcript {
         this.text(event.text);
         break;
       case 'reset':
-        if (this.#hasText) {
+        if (!this.#isLive) {
+          this.#held = '';
+          this.#isInText = false;
+        } else if (this.#hasText) {
           this.line(paint('dim', '· the answer was interrupted and starts again:'));
         }
         this.#hasText = false;

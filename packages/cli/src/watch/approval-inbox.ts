@@ -26,6 +26,11 @@ class DecidedElsewhere extends Error {
   override readonly name = 'DecidedElsewhere';
 }
 
+/** The prompt was closed: another approver changed the arguments. */
+class Changed extends Error {
+  override readonly name = 'Changed';
+}
+
 const mostListed = 1_000;
 
 export class ApprovalInbox {
@@ -37,7 +42,9 @@ export class ApprovalInbox {
   readonly #stop = new AbortController();
   /** Those that this key cannot decide, or has voted on. */
   readonly #passed = new Set<string>();
-  #open: { readonly id: string; readonly close: AbortController } | undefined;
+  #open:
+    | { readonly id: string; readonly digest: string | undefined; readonly close: AbortController }
+    | undefined;
   #wake: () => void = () => {};
   #hasChanged = false;
 
@@ -56,6 +63,7 @@ export class ApprovalInbox {
   /** Until the person leaves. */
   async run(): Promise<void> {
     this.#terminal.onInterrupt = () => this.#leave();
+    this.#terminal.onEnd = () => this.#leave();
     const interrupt = () => this.#terminal.interrupt();
     process.on('SIGINT', interrupt);
     const following = this.#follow();
@@ -108,8 +116,9 @@ export class ApprovalInbox {
     const open = this.#open;
     if (open === undefined) return;
     try {
-      const { status } = await this.#client.approvals.get(open.id);
-      if (status !== 'pending') open.close.abort(new DecidedElsewhere());
+      const approval = await this.#client.approvals.get(open.id);
+      if (approval.status !== 'pending') open.close.abort(new DecidedElsewhere());
+      else if (requestFromApproval(approval).digest !== open.digest) open.close.abort(new Changed());
     } catch (error) {
       // It is checked again when the feed is connected again.
       if (!isUnavailable(error)) throw error;
@@ -162,11 +171,11 @@ export class ApprovalInbox {
   async #ask(approval: Approval, others: number): Promise<boolean> {
     const { id } = approval;
     this.#title(approval, others);
-    const close = new AbortController();
-    this.#open = { id, close };
     try {
+      let request = requestFromApproval(approval);
       for (let rejected: Decision | undefined; ;) {
-        const request = requestFromApproval(approval);
+        const close = new AbortController();
+        this.#open = { id, digest: request.digest, close };
         const decision = await this.#prompt.ask(request, close.signal, rejected);
         if (decision === undefined) return false;
         const result = await untilAvailable(() => decideApproval(this.#client, request, decision), {
@@ -176,6 +185,9 @@ export class ApprovalInbox {
         if ('problem' in result) {
           this.#line(result.problem);
           rejected = decision;
+          const current = await this.#again(() => this.#client.approvals.get(id));
+          if (current.status !== 'pending') throw new DecidedElsewhere();
+          request = requestFromApproval(current);
           continue;
         }
         if (result.note !== undefined) this.#note(result.note);
@@ -184,8 +196,9 @@ export class ApprovalInbox {
         return true;
       }
     } catch (error) {
-      if (!(error instanceof DecidedElsewhere)) throw error;
-      await this.#report(id);
+      if (error instanceof DecidedElsewhere) await this.#report(id);
+      else if (error instanceof Changed) this.#note('Another approver changed the arguments.');
+      else throw error;
       return true;
     } finally {
       this.#open = undefined;

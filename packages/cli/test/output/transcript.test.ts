@@ -2,12 +2,18 @@ import type { RunHandle, RunStreamEvent } from '@relay/sdk';
 import { describe, expect, test } from 'vitest';
 import { followRun, Transcript } from '../../src/output/transcript.ts';
 import { Print } from '../../src/output/print.ts';
-import { fakeEnvironment } from '../support/environment.ts';
+import { fakeEnvironment, type FakeEnvironment } from '../support/environment.ts';
 
 type Unnumbered<Event> = Event extends unknown ? Omit<Event, 'seq'> : never;
 
-function shown(...events: readonly Unnumbered<RunStreamEvent>[]): string {
-  const environment = fakeEnvironment();
+type Events = readonly Unnumbered<RunStreamEvent>[];
+
+/** On a terminal without styles. */
+function shown(...events: Events): string {
+  return shownIn(fakeEnvironment({ isTTY: true, env: { NO_COLOR: '1' } }), events);
+}
+
+function shownIn(environment: FakeEnvironment, events: Events): string {
   const transcript = new Transcript(new Print(environment, false));
   for (const [index, event] of events.entries()) transcript.show({ ...event, seq: index + 1 });
   return environment.out();
@@ -93,6 +99,14 @@ describe('a transcript', () => {
       '✗ The provider failed [provider_failed]',
       '',
     ]);
+  });
+
+  test('prints text in a pipe when it is complete, and nothing of what was discarded', () => {
+    const events = [say('Half an'), { type: 'reset', after: 0 }, say('A whole'), say(' one')] as const;
+    const call = { type: 'tool_call', id: 'c', name: 'calculator', input: {} } as const;
+    expect(shownIn(fakeEnvironment(), events)).toBe('');
+    expect(shownIn(fakeEnvironment(), [...events, done])).toBe('A whole one\n');
+    expect(shownIn(fakeEnvironment(), [...events, call])).toBe('A whole one\n→ calculator {}\n');
   });
 
   test('shows the arguments that a call runs with if the approver changed them', () => {

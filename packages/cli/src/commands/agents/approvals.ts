@@ -4,8 +4,9 @@ import { Option } from 'commander';
 import { type CliCommand, type Context, takeCounted } from '../../command.ts';
 import { CliError, exitCodes, isApiError, usageError } from '../../errors.ts';
 import { count, futureTime, json } from '../../options.ts';
-import { answerCommand, loadDecisionText } from '../../output/decision-text.ts';
+import { answerCommand, loadDecisionText, votesText } from '../../output/decision-text.ts';
 import { rulePlace, whyEachTime } from '../../output/rule-text.ts';
+import type { Fields } from '../../output/print.ts';
 import { formatTime } from '../../output/table.ts';
 import { approverNames } from '../server/policy.ts';
 import { relay } from '../../environment.ts';
@@ -238,7 +239,14 @@ async function unlessDecided(
   try {
     return await decision;
   } catch (error) {
-    if (!isApiError(error) || error.code !== 'approval_conflict') throw error;
+    if (!isApiError(error)) throw error;
+    if (error.code === 'approval_changed') {
+      throw new CliError(error.code, 'Another approver changed the arguments of this call', {
+        exit: exitCodes.conflict,
+        hint: `look at it with "${relay} approvals show ${id}", then approve it with --digest`,
+      });
+    }
+    if (error.code !== 'approval_conflict') throw error;
     const text = await loadDecisionText(await context.client(), id);
     throw new CliError(error.code, `The approval was already ${text}`, {
       exit: exitCodes.conflict,
@@ -326,11 +334,6 @@ function decisionText(approval: Approval): string {
   return isAnswered ? `The question of ${tool} is answered.` : `${tool} is ${status}.`;
 }
 
-/** How many persons have approved, where the policy names approvers. */
-function votesText({ votes, quorum }: Approval): string | undefined {
-  return quorum === undefined ? undefined : `${votes?.length ?? 0} of ${quorum}`;
-}
-
 function approversText({ approvers }: Approval): string | undefined {
   if (approvers === undefined) return undefined;
   const except = approvers.notRequester ? ', not the person who started the run' : '';
@@ -359,10 +362,7 @@ function printApproval({ print }: Context, approval: Approval, handle?: string):
       .map((warning) => `The request ${warning}`)
       .join('\n'),
     request: display.text,
-    executed:
-      approval.executedParams === undefined
-        ? undefined
-        : JSON.stringify(approval.executedParams, null, 2),
+    ...changedArguments(approval),
     digest: approval.executedDigest ?? approval.digest,
     approvals: votesText(approval),
     'approved by': approval.votes?.map(({ by }) => by.owner ?? by.name).join(', '),
@@ -379,7 +379,18 @@ function printApproval({ print }: Context, approval: Approval, handle?: string):
     reason: approval.reason,
   });
   if (approval.status !== 'pending') return;
-  print.note(`Decide with: ${answerCommand(approval.kind, approval.id)}`);
+  // Without it, the server refuses to approve what another approver changed.
+  const digest =
+    approval.executedDigest === undefined ? '' : ` --digest ${approval.executedDigest}`;
+  print.note(`Decide with: ${answerCommand(approval.kind, approval.id)}${digest}`);
+}
+
+/** The request shows a pending call as another approver changed it, and a decided one as it was made. */
+function changedArguments({ status, params, executedParams }: Approval): Fields {
+  if (executedParams === undefined) return {};
+  return status === 'pending'
+    ? { 'changed from': JSON.stringify(params, null, 2) }
+    : { executed: JSON.stringify(executedParams, null, 2) };
 }
 
 function demandText(rule: NonNullable<Approval['rule']>): string {
