@@ -1,6 +1,14 @@
 /** `relay dev`: a server that restarts when its configuration changes. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -46,21 +54,50 @@ test('relay dev restarts for a change of the configuration or of a file that it 
   write('agents/one.ts', "export const one = { name: 'two', instructions: 'Help more.' };");
   await expect.poll(starts, polled).toBe(2);
   expect(said).toContain('agents/one.ts has changed: the server restarts');
-  write('relay.config.ts', agents("{ name: 'three', instructions: 'Help.' }"));
-  await expect.poll(starts, polled).toBe(3);
+  const move = (from: string, to: string) => renameSync(join(dir, from), join(dir, to));
+  move('relay.config.ts', 'elsewhere.ts');
+  await expect
+    .poll(() => said, polled)
+    .toContain('relay.config.ts is gone: the server runs without its agents and tools');
+  expect(starts()).toBe(3);
+  move('elsewhere.ts', 'relay.config.ts');
+  await expect.poll(starts, polled).toBe(4);
+  expect(said).toContain('relay.config.ts has changed: the server restarts');
 }, 180_000);
 
-test('relay dev shows a mistake in the configuration, and waits until it is fixed', async () => {
+test('relay dev waits for a change after a mistake in the configuration, and restarts after a crash', async () => {
   write('relay.config.ts', "import './missing.ts';\nexport default {};");
   start();
   await expect.poll(() => said, polled).toContain('Waiting for a change of the configuration');
   expect(said).toContain('missing.ts');
   write('missing.ts', 'export {};');
   await expect.poll(starts, polled).toBe(1);
-  write('relay.config.ts', 'export default { agents: [');
-  await expect.poll(() => said.match(/Waiting for a change/g), polled).toHaveLength(2);
-  write('relay.config.ts', 'export default {};');
+  write('relay.config.ts', 'process.exit(3);');
+  await expect
+    .poll(() => said, polled)
+    .toContain('The server ended with exit code 3 before it was listening. Waiting for a change');
+  write(
+    'relay.config.ts',
+    `import { existsSync, rmSync } from 'node:fs';
+    const take = (name) => existsSync(name) && (rmSync(name), true);
+    setInterval(() => {
+      if (take('throw')) throw new Error('Late');
+      if (take('exit')) process.exit(0);
+    }, 20);
+    export default {};`,
+  );
   await expect.poll(starts, polled).toBe(2);
+  write('throw', '');
+  await expect.poll(starts, polled).toBe(3);
+  expect(said).toContain('The server crashed (exit code 1): it restarts\n');
+  write('exit', '');
+  await expect.poll(starts, polled).toBe(4);
+  expect(said).toContain('The server crashed (exit code 0): it restarts in 1 s\n');
+  const pid = () => said.match(/(?<=pid +)\d+/g)?.[3];
+  await expect.poll(pid, polled).toBeDefined();
+  const code = new Promise((resolve) => dev.once('exit', resolve));
+  process.kill(Number(pid()), 'SIGTERM');
+  expect(await code).toBe(0);
 }, 180_000);
 
 test('relay dev reads .env, names the provider keys in it, and notices its changes', async () => {

@@ -1,14 +1,20 @@
 /**
- * A server in a child process that restarts when the files of its configuration change.
+ * A server in a child process that restarts when the files of its configuration change, and after a crash.
  *
  * A restart stops the server gracefully and starts another one on the same data folder, which continues the runs.
- * If the configuration has a mistake, the new server ends with an error, and the next change starts it again. Files
- * are polled: this works on every file system, with editors that replace files, and before a file exists.
+ * What follows when a server ends:
+ * - a file has changed: the next start, at once;
+ * - another process stopped it: `relay dev` ends too;
+ * - it exited before it was listening, as it does for a mistake in the configuration: the next change starts it again;
+ * - otherwise it crashed, or was killed: the next start, after a delay that grows while it keeps crashing.
+ *
+ * Files are polled: this works on every file system, with editors that replace files, and before a file exists.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { unwatchFile, watchFile } from 'node:fs';
+import { type Stats, unwatchFile, watchFile } from 'node:fs';
 import { relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { DevMessage } from './messages.ts';
 
 export interface DevServerOptions {
   /** For `relay serve`. */
@@ -23,18 +29,23 @@ const bin = fileURLToPath(new URL('../../bin/relay.mjs', import.meta.url));
 const isSource = import.meta.url.endsWith('.ts');
 const preload = new URL(`./report-imports.${isSource ? 'ts' : 'js'}`, import.meta.url).href;
 
+/** A server that ran for this long before it crashed does not keep crashing. */
+const stableMs = 60_000;
+const maxDelayMs = 30_000;
+
 interface Ended {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
+  readonly wasListening: boolean;
+  readonly wasStopped: boolean;
 }
-
-/** Of a server that was stopped in order, or at once by a second signal. */
-const stopCodes = [0, 130, 143];
 
 export class DevServer {
   readonly #options: DevServerOptions;
   readonly #watched = new Set<string>();
   #server: ChildProcess | undefined;
+  /** The configuration of the last server that had one. */
+  #configFile: string | undefined;
   #hasChanged = false;
   #stopping = false;
   #wake = () => {};
@@ -49,19 +60,30 @@ export class DevServer {
     const config = env['RELAY_CONFIG']?.trim();
     for (const name of ['.env', config || 'relay.config.ts']) this.#watch(resolve(cwd, name));
     try {
+      let crashes = 0;
       while (!this.#stopping) {
-        const { code, signal } = await this.#serve();
-        if (this.#stopping) break;
-        if (!this.#hasChanged) {
-          if (signal === null && stopCodes.includes(code ?? 0)) return 0;
-          if (signal === null) {
-            print('Waiting for a change of the configuration …');
-            await this.#nextChange();
-          }
-        }
-        if (this.#stopping) break;
-        if (!this.#hasChanged) print(`Ended by ${signal}: the server restarts`);
         this.#hasChanged = false;
+        const startedAt = performance.now();
+        const { code, signal, wasListening, wasStopped } = await this.#serve();
+        if (this.#stopping || this.#hasChanged) {
+          crashes = 0;
+        } else if (wasStopped) {
+          return 0;
+        } else if (signal === null && !wasListening) {
+          print(
+            `The server ended with exit code ${code} before it was listening. ` +
+              'Waiting for a change of the configuration …',
+          );
+          await this.#nextChange();
+          crashes = 0;
+        } else {
+          crashes = performance.now() - startedAt < stableMs ? crashes + 1 : 1;
+          const delayMs = crashes === 1 ? 0 : Math.min(1_000 * 2 ** (crashes - 2), maxDelayMs);
+          const when = delayMs === 0 ? '' : ` in ${delayMs / 1_000} s`;
+          print(`The server crashed (${signal ?? `exit code ${code}`}): it restarts${when}`);
+          await this.#nextChange(delayMs);
+          if (this.#hasChanged) crashes = 0;
+        }
       }
       return 0;
     } finally {
@@ -85,38 +107,69 @@ export class DevServer {
       { cwd, env, stdio: ['inherit', 'inherit', 'inherit', 'ipc'] },
     );
     this.#server = server;
-    server.on('message', ({ imported }: { imported?: string }) => {
-      if (imported !== undefined) this.#watch(imported);
+    let configFile: string | undefined;
+    let wasListening = false;
+    let wasStopped = false;
+    server.on('message', ({ imported, listening, stopping }: DevMessage) => {
+      if (imported !== undefined) {
+        configFile ??= imported;
+        this.#watch(imported);
+      }
+      if (listening) {
+        wasListening = true;
+        this.#noteMissing(configFile);
+      }
+      if (stopping) wasStopped = true;
     });
     return new Promise((resolve, reject) => {
       server.on('error', reject);
-      server.on('exit', (code, signal) => {
+      // Not `exit`, which can precede the last messages.
+      server.on('close', (code, signal) => {
         this.#server = undefined;
-        resolve({ code, signal });
+        resolve({ code, signal, wasListening, wasStopped });
       });
     });
+  }
+
+  #noteMissing(configFile: string | undefined): void {
+    const { cwd, print } = this.#options;
+    if (configFile === undefined && this.#configFile !== undefined) {
+      const name = relative(cwd, this.#configFile);
+      print(`${name} is gone: the server runs without its agents and tools`);
+    }
+    this.#configFile = configFile ?? this.#configFile;
   }
 
   #watch(path: string): void {
     if (this.#watched.has(path) || this.#stopping) return;
     this.#watched.add(path);
-    watchFile(path, { interval: pollIntervalMs }, (now, before) => {
+    let last: Stats | undefined;
+    watchFile(path, { interval: pollIntervalMs }, (now, previous) => {
+      // When a file returns, `previous` is not its absence, but what it was before.
+      const before = last ?? previous;
+      last = now;
       // Node also calls this once for a file that does not exist.
       if (now.mtimeMs === before.mtimeMs && now.ino === before.ino) return;
       // The server is stopping already, and may be waiting for its tools.
       if (this.#hasChanged) return;
       this.#hasChanged = true;
       const { cwd, print } = this.#options;
-      print(`${relative(cwd, path)} has changed: the server restarts`);
+      const what = now.ino === 0 ? 'is gone' : 'has changed';
+      print(`${relative(cwd, path)} ${what}: the server restarts`);
       this.#server?.kill('SIGTERM');
       this.#wake();
     });
   }
 
-  #nextChange(): Promise<void> {
+  /** Resolves also after `stop`, and after `timeoutMs`. */
+  #nextChange(timeoutMs?: number): Promise<void> {
     return new Promise((resolve) => {
-      this.#wake = resolve;
-      if (this.#stopping || this.#hasChanged) resolve();
+      const timer = timeoutMs === undefined ? undefined : setTimeout(resolve, timeoutMs);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      if (this.#stopping || this.#hasChanged) this.#wake();
     });
   }
 }

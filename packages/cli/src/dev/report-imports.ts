@@ -4,6 +4,7 @@
  */
 import { registerHooks } from 'node:module';
 import { fileURLToPath } from 'node:url';
+import { tellDev } from './messages.ts';
 
 /** Relay itself, and other dependencies, do not change while somebody works on a project. */
 const isDependency = (url: string) => url.includes('/node_modules/') || url.startsWith(relay);
@@ -13,7 +14,7 @@ const reported = new Set<string>();
 function report(url: string): void {
   if (!url.startsWith('file:') || isDependency(url) || reported.has(url)) return;
   reported.add(url);
-  process.send?.({ imported: fileURLToPath(url) });
+  tellDev({ imported: fileURLToPath(url) });
 }
 
 registerHooks({

@@ -1,6 +1,7 @@
 import { Option } from 'commander';
 import type { CliCommand, Context } from '../../command.ts';
 import { CliError } from '../../errors.ts';
+import { tellDev } from '../../dev/messages.ts';
 import { relay } from '../../environment.ts';
 
 export interface ServeOptions {
@@ -38,7 +39,19 @@ async function serve({ environment, options }: Context<ServeOptions>): Promise<v
     RELAY_DATA_DIR: dataDir ?? env['RELAY_DATA_DIR'],
   };
   try {
-    await serveProcess({ env: { ...env, ...overrides }, cwd, ...(development && { development }) });
+    const serving = serveProcess({
+      env: { ...env, ...overrides },
+      cwd,
+      ...(development && { development }),
+    });
+    if (development === true) {
+      // Not earlier: before `serveProcess` handles signals, they must end the process.
+      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+        process.once(signal, () => tellDev({ stopping: true }));
+      }
+    }
+    await serving;
+    if (development === true) tellDev({ listening: true });
   } catch (error) {
     const reason = explainStartError(error);
     if (reason === undefined) throw error;
