@@ -70,13 +70,13 @@ test('lists count what matches, up to a bound', async () => {
 
 test('pause keeps runs from starting and going on until unpause', async () => {
   const { approvalId } = await waitingNote(fixture, 'paused');
-  expect((await run('pause')).out).toContain('Paused.');
+  expect((await run('pause')).out).toContain('Paused: ');
   const approved = await run('approvals', 'approve', approvalId);
   expect(approved.out).toContain('send_note is approved');
   expect(approved.err).toContain('goes on with "relay unpause"');
   const refused = await run('chat', 'say 1');
   expect(refused.err).toContain('relay unpause');
-  expect((await run('unpause')).out).toContain('Not paused');
+  expect((await run('unpause')).out).toContain('Runs start and go on: ');
   expect((await run('chat', 'say 1')).code).toBe(0);
 });
 

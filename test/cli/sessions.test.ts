@@ -120,7 +120,7 @@ test('commands act on sessions by handle, and say why one cannot', async () => {
   expect(released.out).toBe(`Asked @${handle} to end; it is releasing.\n`);
   expect(await run('sessions', 'cancel', 'nobody')).toMatchObject({ code: 3, out: '' });
   const kept = await run('sessions', 'drop', handle);
-  expect(kept).toMatchObject({ code: 1 });
+  expect(kept).toMatchObject({ code: 2 });
   expect(kept.err).toContain('confirm with --yes');
   expect((await run('sessions', 'drop', id, '--yes')).out).toBe(`Deleted @${handle}.\n`);
   expect(await run('sessions', 'show', handle)).toMatchObject({ code: 3 });

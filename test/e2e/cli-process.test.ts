@@ -63,8 +63,8 @@ test('started by an older Node, it passes signals on, and ends as the newer one 
     ['SIGINT', 130, null],
     ['SIGTERM', null, 'SIGTERM'],
   ] as const) {
-    const chat = begin(['chat', 'slow 600000'], environment(), flags);
-    await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('I wait');
+    const chat = begin(['chat', '--json', 'slow 600000'], environment(), flags);
+    await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('wait');
     chat.child.kill(sent);
     expect([await chat.ended, chat.child.signalCode]).toEqual([code, signal]);
   }
@@ -304,11 +304,11 @@ test('--timeout also ends a chat with a server that does not answer', async () =
 }, 45_000);
 
 test('an interrupted run is canceled, and the exit code says so', async () => {
-  const chat = begin(['chat', 'slow 600000']);
-  await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('I wait');
+  const chat = begin(['chat', '--json', 'slow 600000']);
+  await expect.poll(() => chat.output, { timeout: 30_000 }).toContain('wait');
   chat.child.kill('SIGINT');
   expect(await chat.ended).toBe(130);
-  expect(chat.output).toContain('[interrupted]');
+  expect(chat.output).toContain('"interrupted"');
   const [last] = JSON.parse(
     `[${(await relay('runs', 'list', '--limit', '1', '--json')).stdout.trim()}]`,
   ) as { status: string }[];

@@ -273,7 +273,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     await shows('ended with 0');
   });
 
-  test('text typed while an answer streams is kept, and never decides an approval', async () => {
+  test('text typed while an answer streams is the next message, and never decides an approval', async () => {
     const { shell, shows } = terminal('chat');
     await shows('you ›');
     shell.line('slow 4000');
@@ -282,6 +282,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     shell.line('a');
     shell.type('o');
     await shows('"text": "typed ahead"');
+    await shows('typed before this request: a');
     await shows('[y]es');
     shell.press('Enter');
     await expect

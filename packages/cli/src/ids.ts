@@ -10,6 +10,7 @@ import type { Context } from './command.ts';
 import { terminalWidth, relay } from './environment.ts';
 import { CliError, exitCodes, usageError } from './errors.ts';
 import { cutTo, escapeLine } from './output/escape.ts';
+import { inputText } from './output/run-events.ts';
 import { isId, shortId } from './output/short-id.ts';
 import { age } from './output/table.ts';
 
@@ -193,10 +194,12 @@ function missing(kind: IdKind): CliError {
   return usageError(`Name ${name}`, [...see, ...newest].join('; ') || undefined);
 }
 
+const longestText = 120;
+
 /** `4f1c09ab  3m ago  completed  say 5` */
 function lineOf({ id, at, text }: Candidate): string {
   const time = at === undefined ? '' : `${age(at, Date.now()).padEnd(7)}  `;
-  return `${shortId(id)}  ${time}${escapeLine(text)}`;
+  return `${shortId(id)}  ${time}${cutTo(escapeLine(text), longestText)}`;
 }
 
 async function describe(
@@ -216,10 +219,9 @@ async function describe(
 type Items<Name extends 'runs' | 'approvals' | 'conversations' | 'messages'> =
   ReturnType<RelayClient[Name]['list']> extends AsyncIterable<infer Item> ? Item : never;
 
-function ofRun({ id, createdAt, status, agent, input }: Items<'runs'>): Candidate {
-  const text = typeof input === 'string' ? input : (input?.at(-1)?.content ?? '');
-  const said = typeof text === 'string' ? text : '';
-  return { id, at: createdAt, text: `${status.padEnd(9)}  ${agent}  ${said}` };
+function ofRun(run: Items<'runs'>): Candidate {
+  const { id, createdAt: at, status, agent } = run;
+  return { id, at, text: `${status.padEnd(9)}  ${agent}  ${inputText(run)}` };
 }
 
 function ofApproval({ id, requestedAt, status, prompt, display }: Items<'approvals'>): Candidate {

@@ -66,7 +66,9 @@ export async function readStdin({ stdin }: CliEnvironment, maxLength: number): P
   let text = '';
   for await (const chunk of stdin) {
     text += typeof chunk === 'string' ? chunk : decoder.decode(chunk as Buffer, { stream: true });
-    if (text.length > maxLength) throw usageError('The text on standard input is too long');
+    if (text.length > maxLength) {
+      throw usageError(`Standard input has more than ${maxLength.toLocaleString('en')} characters`);
+    }
   }
   return text + decoder.decode();
 }

@@ -98,8 +98,9 @@ export function localKey(environment: CliEnvironment, url: string): LocalKey | u
 }
 
 /**
- * The environment of a command on a data folder: that of `--data-dir`, of `RELAY_DATA_DIR`, of the server that
- * runs, or `.relay`. The settings are those of the server: it reads `.env` in the folder that it was started in.
+ * The environment of a command on a data folder: that of `--data-dir` or `RELAY_DATA_DIR`; of the server that
+ * was started in this folder; `.relay` in this folder; or of the server that runs elsewhere. The settings are
+ * those of the server: it reads `.env` in the folder that it was started in.
  */
 export async function installationOf(
   environment: CliEnvironment,
@@ -113,11 +114,27 @@ export async function installationOf(
   const named = given === undefined ? undefined : resolve(cwd, given);
   const server =
     named === undefined
-      ? registeredAt(environment, url ?? localUrl(environment))
+      ? serverFor(environment, url)
       : runningServers(env).find((running) => running.dataDir === named);
   const settings = server === undefined ? here : settingsOf({ env, cwd: server.cwd });
-  const found = named ?? server?.dataDir ?? resolve(cwd, '.relay');
+  const found = named ?? server?.dataDir ?? folderHere(environment);
   return { ...environment, env: { ...settings, RELAY_DATA_DIR: found } };
+}
+
+/** Not one that runs elsewhere, if there is a data folder here. */
+function serverFor(environment: CliEnvironment, url?: string): RegisteredServer | undefined {
+  if (url !== undefined) return registeredAt(environment, url);
+  const folder = folderHere(environment);
+  const here = runningServers(environment.env).filter(
+    ({ cwd, dataDir }) => cwd === environment.cwd || dataDir === folder,
+  );
+  const server = here.length === 1 ? here[0] : here.find(({ dataDir }) => dataDir === folder);
+  if (server !== undefined || existsSync(folder)) return server;
+  return registeredAt(environment, localUrl(environment));
+}
+
+function folderHere({ cwd }: CliEnvironment): string {
+  return resolve(cwd, '.relay');
 }
 
 /** A key in a new SQLite store would not be one of a running server that uses PostgreSQL. */

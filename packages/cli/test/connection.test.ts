@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -152,6 +152,16 @@ describe('the settings of an installation', () => {
     const found = { RELAY_DATA_DIR: dataDir, RELAY_MASTER_KEY: 'abc' };
     expect(await settings(folder())).toMatchObject(found);
     expect(await settings(folder(), {}, dataDir)).toMatchObject(found);
+  });
+
+  it('are those of a data folder in the current folder, if another server runs elsewhere', async () => {
+    register();
+    const project = folder();
+    mkdirSync(join(project, '.relay'));
+    expect(await settings(project)).toMatchObject({ RELAY_DATA_DIR: join(project, '.relay') });
+    // A server that was started here means its own data folder.
+    mkdirSync(join(dataDir, '.relay'));
+    expect(await settings(dataDir)).toMatchObject({ RELAY_DATA_DIR: dataDir });
   });
 });
 

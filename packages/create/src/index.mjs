@@ -234,7 +234,10 @@ function installWith(manager, { cwd, env, isOffline }) {
   return new Promise((done, fail) => {
     const failed = (why) =>
       fail(
-        new CreateError(`the installation failed (${why}); run \`${manager} install\` in ${cwd}`),
+        new CreateError(
+          `the installation failed (${why}); run \`${manager} install\` in ${cwd}` +
+            (isOffline ? '' : ', or without a registry make the project with --packages FOLDER'),
+        ),
       );
     child.on('error', (error) => failed(error.message));
     child.on('exit', (code, signal) =>

@@ -41,7 +41,6 @@ export type {
 } from './schemas/messages.ts';
 export type {
   ApprovalKind,
-  ApprovalStatus,
   CommandEffect,
   CommandRole,
   CommandSegment,

@@ -52,6 +52,14 @@ export function withAttachments(text: string, options: AttachmentOptions): Attac
   };
 }
 
+/** A shell removes the quotes of `"@my notes.txt"`. */
+export function quotedReference(word: string, cwd: string): string {
+  const path = word.slice(1);
+  const isFileWithSpaces =
+    word.startsWith('@') && /\s/.test(path) && isFile(resolvePath(path, cwd));
+  return isFileWithSpaces ? `@"${path}"` : word;
+}
+
 /** Also if it was typed on or cut after it was pasted. */
 function isPastedIn(pasted: string, word: string): boolean {
   if (pasted.includes(word)) return true;

@@ -3,7 +3,7 @@ import type { Run, RunResult, RunStreamEvent } from '@relay/sdk';
 import { CliError, exitCodes, failureOf, isApiError } from '../errors.ts';
 import { timeoutError } from '../deadline.ts';
 import { answerCommand, waitsText } from '../output/decision-text.ts';
-import { formatDuration } from '../output/run-events.ts';
+import { formatDuration, inputText } from '../output/run-events.ts';
 import { runError, Transcript } from '../output/transcript.ts';
 import type { Print } from '../output/print.ts';
 import type { StatusLine } from '../output/status-line.ts';
@@ -119,12 +119,9 @@ export class Conversation {
 
   showHistory(runs: readonly Run[]): void {
     const { writeLine, print, terminal } = this.#options;
-    for (const { id, input, output = '', status } of runs) {
-      const content =
-        typeof input === 'string' ? input : input?.findLast((m) => m.role === 'user')?.content;
-      const [first] =
-        typeof content === 'string' ? [{ type: 'text', text: content }] : (content ?? []);
-      const text = first !== undefined && 'text' in first ? first.text : '';
+    for (const run of runs) {
+      const { id, output = '', status } = run;
+      const text = inputText(run);
       if (text !== '') writeLine(`${print.paint('bold', 'you')} › ${escapeUnsafe(text)}`);
       if (output === '') {
         if (status === 'canceled' || status === 'failed') {

@@ -39,7 +39,8 @@ export async function decideApproval(
       const note = `This key cannot decide; approval ${id} waits for another approver.`;
       return { note, isPending: true };
     }
-    if (code === 'approval_changed') return { problem: '  Another approver changed the arguments.' };
+    if (code === 'approval_changed')
+      return { problem: '  Another approver changed the arguments.' };
     if (code === 'not_an_approver') {
       return { note: `${message}. Approval ${id} is still pending.`, isPending: true };
     }

@@ -182,11 +182,12 @@ export class SlashCommands {
   async #tools(): Promise<void> {
     const { client, durable } = this.#options;
     const { tools } = await client.tools();
-    const own = (await durable?.agent())?.tools;
-    this.#list(
-      own === undefined ? tools : tools.filter(({ name }) => own.includes(name)),
-      toolColumns,
-    );
+    const agent = await durable?.agent();
+    const own = tools.filter(({ name, needs }) => {
+      if (needs === 'session' || (needs === 'memory' && agent?.memory === undefined)) return false;
+      return agent?.tools?.includes(name) ?? true;
+    });
+    this.#list(own, toolColumns);
   }
 
   async #resume(id: string): Promise<void> {

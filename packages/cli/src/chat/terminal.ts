@@ -5,7 +5,7 @@
  * States: idle (an answer streams), prompting (the next line answers the prompt), suspended (another
  * program has the terminal) and ended (no more lines). A line typed while idle is kept for the next
  * message. It never answers an approval prompt that was not on the screen when it was typed: a `fresh`
- * prompt discards unfinished input and skips kept lines. If the `fresh` prompt before it was closed, what
+ * prompt discards unfinished input and kept lines, which may have been meant as an answer. If the `fresh` prompt before it was closed, what
  * is typed now may still be meant for that one, so that the next one first discards input for a moment. In a pipe there is no echo, and lines are used
  * in order.
  *
@@ -16,6 +16,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { createInterface, type Interface, type Key } from 'node:readline';
 import { Writable } from 'node:stream';
 import type { CliEnvironment, Output } from '../environment.ts';
+import { escapeUnsafe } from '../output/escape.ts';
 
 /** Ctrl-C at an empty prompt. */
 export class Interrupted extends Error {
@@ -141,9 +142,9 @@ export class Terminal {
     if (signal?.aborted === true && fresh) this.#wasClosed = true;
     signal?.throwIfAborted();
     if (fresh && this.isInteractive && this.#wasClosed) await this.#discardInput(signal);
-    const kept = fresh && this.isInteractive ? undefined : this.#lines.shift();
-    if (fresh && this.isInteractive) this.#clearLine();
-    else if (kept !== undefined) {
+    if (fresh && this.isInteractive) this.#discardTyped();
+    const kept = this.#lines.shift();
+    if (kept !== undefined) {
       this.#output.write(this.isInteractive ? `${prompt}${shownLines(kept.text)}\n` : '');
       return this.#return(kept);
     }
@@ -155,13 +156,21 @@ export class Terminal {
     return line === undefined ? undefined : this.#return(line);
   }
 
+  #discardTyped(): void {
+    this.#clearLine();
+    for (const { text } of this.#lines.splice(0)) {
+      this.#output.write(
+        `  Ignored, because it was typed before this request: ${firstLine(text)}\n`,
+      );
+    }
+  }
+
   async #discardInput(signal: AbortSignal | undefined): Promise<void> {
-    const kept = this.#lines.length;
     this.#isDiscarding = true;
     this.#output.write(`${discardNote}\n`);
     await this.#timing.wait(discardMs, signal).catch(() => undefined);
     this.#isDiscarding = false;
-    this.#lines.splice(kept);
+    this.#lines.splice(0);
     this.#clearLine();
     signal?.throwIfAborted();
     this.#wasClosed = false;
@@ -381,6 +390,11 @@ export class Terminal {
     });
     return screen;
   }
+}
+
+function firstLine(text: string): string {
+  const [first = '', ...more] = escapeUnsafe(text).split('\n');
+  return more.length === 0 ? first : `${first} …`;
 }
 
 function shownLines(text: string): string {

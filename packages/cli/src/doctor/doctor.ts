@@ -1,9 +1,9 @@
 /** The checks of `relay doctor`, each after those that it depends on. */
-import type { CliEnvironment } from '../environment.ts';
-import { isLocal } from '../local-server.ts';
+import { type CliEnvironment, setting } from '../environment.ts';
+import { isLocal, registeredAt } from '../local-server.ts';
 import { cliVersion } from '../program.ts';
 import { checkData } from './data.ts';
-import { type Finding, ok, wrong } from './finding.ts';
+import { type Finding, ok, warning, wrong } from './finding.ts';
 import { type CheckedConnection, checkKey } from './key.ts';
 import { checkServer } from './server.ts';
 
@@ -19,6 +19,12 @@ export async function* runChecks(
   for await (const finding of checkServer(connection.url, cliVersion())) {
     if (finding.check === 'server') isUp = finding.state === 'ok';
     yield finding;
+  }
+  const checked = checksData ? setting(environment, 'RELAY_DATA_DIR') : undefined;
+  const used = registeredAt(environment, connection.url)?.dataDir;
+  if (isUp && checked !== undefined && used !== undefined && used !== checked) {
+    const message = `This server uses another data folder than the one that was checked: ${used}`;
+    yield warning('server', message, `check that one with --data-dir ${used}`);
   }
   if (isUp || connection.keyProblem !== undefined) yield* checkKey(connection);
 }

@@ -1,5 +1,5 @@
 /** One line for each event of a run that is worth one. */
-import type { StoredEvent } from '@relay/sdk';
+import type { Run, StoredEvent } from '@relay/sdk';
 import { cutTo, escapeLine, widthOf } from './escape.ts';
 import { waitsText } from './decision-text.ts';
 import { deniedByText } from './rule-text.ts';
@@ -8,6 +8,15 @@ import { shortId } from './short-id.ts';
 import { formatCost } from './table.ts';
 
 export type RunEventUsage = Extract<StoredEvent, { type: 'run.ended' }>['usage'];
+
+/** What the user said. */
+export function inputText({ input }: Pick<Run, 'input'>): string {
+  if (typeof input === 'string') return input;
+  const content = input?.findLast(({ role }) => role === 'user')?.content;
+  if (typeof content === 'string') return content;
+  // What follows the text is attached.
+  return content?.flatMap((part) => (part.type === 'text' ? part.text : [])).at(0) ?? '';
+}
 
 export function usageText({ inputTokens, outputTokens, costUsd }: RunEventUsage): string {
   const cost = formatCost(costUsd);

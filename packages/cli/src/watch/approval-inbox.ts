@@ -118,7 +118,8 @@ export class ApprovalInbox {
     try {
       const approval = await this.#client.approvals.get(open.id);
       if (approval.status !== 'pending') open.close.abort(new DecidedElsewhere());
-      else if (requestFromApproval(approval).digest !== open.digest) open.close.abort(new Changed());
+      else if (requestFromApproval(approval).digest !== open.digest)
+        open.close.abort(new Changed());
     } catch (error) {
       // It is checked again when the feed is connected again.
       if (!isUnavailable(error)) throw error;

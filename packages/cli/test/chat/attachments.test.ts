@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { withAttachments } from '../../src/chat/attachments.ts';
+import { quotedReference, withAttachments } from '../../src/chat/attachments.ts';
 
 const cwd = mkdtempSync(join(tmpdir(), 'relay-attachments-'));
 afterAll(() => rmSync(cwd, { recursive: true, force: true }));
@@ -43,6 +43,13 @@ describe('@file in a message', () => {
     'an @ alone',
   ])('leaves text alone: %s', (text) => {
     expect(sent(text)).toEqual({ content: text, files: [] });
+  });
+
+  test('is the whole argument of a command line if that is a file', () => {
+    expect(quotedReference('@two words.txt', cwd)).toBe('@"two words.txt"');
+    for (const word of ['@src/main.ts', '@ada, two words.txt', 'two words.txt']) {
+      expect(quotedReference(word, cwd)).toBe(word);
+    }
   });
 
   test('attaches nothing from pasted text', () => {

@@ -102,7 +102,12 @@ describe('a transcript', () => {
   });
 
   test('prints text in a pipe when it is complete, and nothing of what was discarded', () => {
-    const events = [say('Half an'), { type: 'reset', after: 0 }, say('A whole'), say(' one')] as const;
+    const events = [
+      say('Half an'),
+      { type: 'reset', after: 0 },
+      say('A whole'),
+      say(' one'),
+    ] as const;
     const call = { type: 'tool_call', id: 'c', name: 'calculator', input: {} } as const;
     expect(shownIn(fakeEnvironment(), events)).toBe('');
     expect(shownIn(fakeEnvironment(), [...events, done])).toBe('A whole one\n');

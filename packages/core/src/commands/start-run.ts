@@ -210,11 +210,16 @@ function checkCostLimit(
   { model, limits }: RunSpec,
   budgets: readonly RunBudget[],
 ): void {
-  const isBounded = [limits ?? {}, ...budgets].some(({ costUsd }) => costUsd !== undefined);
-  if (!isBounded) return;
+  const isLimited = limits?.costUsd !== undefined;
+  if (!isLimited && budgets.every(({ costUsd }) => costUsd === undefined)) return;
   if (engine.models(tenantId).price?.(model) !== undefined) return;
-  throw new RelayError('invalid_request', missingPrice(model), {
-    details: [{ path: 'limits.costUsd', message: `The model ${model} has no price` }],
+  throw new RelayError('invalid_request', missingPrice(model, isLimited ? 'limit' : 'budget'), {
+    details: [
+      {
+        path: isLimited ? 'limits.costUsd' : 'model',
+        message: `The model ${model} has no price`,
+      },
+    ],
   });
 }
 

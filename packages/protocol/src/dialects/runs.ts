@@ -13,12 +13,8 @@ import {
   type RulePlace,
   shownWith,
 } from './dialect.ts';
-import type {
-  ApprovalKind,
-  ApprovalStatus,
-  EarlierDenial,
-  OutcomeAnswer,
-} from '../schemas/permissions.ts';
+import type { ApprovalStatus } from '../schemas/names.ts';
+import type { ApprovalKind, EarlierDenial, OutcomeAnswer } from '../schemas/permissions.ts';
 import type { EndedStatus, FinishReason, LimitName, RunError, WireUsage } from '../schemas/runs.ts';
 
 /** Set on frames of sub-agents only. */

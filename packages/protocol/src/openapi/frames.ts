@@ -3,9 +3,9 @@ import { z } from 'zod';
 import { ruleRefSchema, trustSchema } from '../events/catalogue.ts';
 import { sessionEventSchema } from '../events/session-events.ts';
 import { attachmentPartSchema, contentSchema, senderSchema } from '../schemas/messages.ts';
+import { approvalStatuses } from '../schemas/names.ts';
 import {
   approvalKinds,
-  approvalStatuses,
   displaySchema,
   earlierDenialSchema,
   outcomeAnswers,

@@ -1,8 +1,8 @@
 /** `/v1/approvals`: the approvals of runs, sessions and invocations, whichever API started them. */
 import { z } from 'zod';
+import { approvalStatuses } from '../schemas/names.ts';
 import {
   approvalKinds,
-  approvalStatuses,
   approverRuleSchema,
   deciderSchema,
   displaySchema,

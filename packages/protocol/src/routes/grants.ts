@@ -1,12 +1,11 @@
 /** `/v1/grants` and `/v1/permissions`: standing approvals, and explanations of decisions. */
 import { z } from 'zod';
 import { ruleRefSchema } from '../events/catalogue.ts';
+import { approvalStatuses, grantScopes } from '../schemas/names.ts';
 import {
-  approvalStatuses,
   approverRuleSchema,
   deciderSchema,
   explainedParameterSchema,
-  grantScopes,
   permissionsSchema,
   toolPermissionSchema,
 } from '../schemas/permissions.ts';

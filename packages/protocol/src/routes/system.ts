@@ -23,6 +23,8 @@ const listedToolSchema = z.object({
   needsApproval: z.boolean(),
   /** Safe to run again after a crash. */
   idempotent: z.boolean(),
+  /** Only turns of a session, or runs with a memory, have it. */
+  needs: z.enum(['session', 'memory']).optional(),
 });
 
 const mcpServerSchema = z.object({

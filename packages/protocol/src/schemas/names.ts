@@ -97,3 +97,9 @@ export const agentStatuses = [
   'failed',
 ] as const;
 export type AgentStatus = (typeof agentStatuses)[number];
+
+export const approvalStatuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
+export type ApprovalStatus = (typeof approvalStatuses)[number];
+
+export const grantScopes = ['run', 'conversation', 'session', 'tenant'] as const;
+export type GrantScope = (typeof grantScopes)[number];

@@ -197,12 +197,6 @@ export type RelayResponse = z.infer<typeof relayResponseSchema>;
 export const approvalKinds = ['permission', 'question', 'outcome'] as const;
 export type ApprovalKind = (typeof approvalKinds)[number];
 
-export const approvalStatuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
-export type ApprovalStatus = (typeof approvalStatuses)[number];
-
-export const grantScopes = ['run', 'conversation', 'session', 'tenant'] as const;
-export type GrantScope = (typeof grantScopes)[number];
-
 /** Who decided: the owner of an API key, a rule, a timeout, or Relay itself. */
 export const deciderSchema = z.object({
   type: z.enum(['key', 'session', 'rule', 'timeout', 'system']),

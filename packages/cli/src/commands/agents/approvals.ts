@@ -1,4 +1,5 @@
 import { describeFlags } from '@relay/protocol/display';
+import { approvalStatuses, grantScopes } from '@relay/protocol/wire';
 import type { Approval, DecisionBody, RelayClient } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, takeCounted } from '../../command.ts';
@@ -10,8 +11,6 @@ import type { Fields } from '../../output/print.ts';
 import { formatTime } from '../../output/table.ts';
 import { approverNames } from '../server/policy.ts';
 import { relay } from '../../environment.ts';
-
-const statuses = ['pending', 'approved', 'denied', 'expired', 'closed'] as const;
 
 interface ListOptions {
   readonly status?: Approval['status'];
@@ -29,7 +28,9 @@ export function registerApprovals(program: CliCommand): void {
   approvals
     .command('list')
     .description('list pending approvals, newest first')
-    .addOption(new Option('--status <status>', 'only approvals with this status').choices(statuses))
+    .addOption(
+      new Option('--status <status>', 'only approvals with this status').choices(approvalStatuses),
+    )
     .option('--all', 'include decided approvals')
     .option('--run <run>', 'only approvals of this run')
     .option('--mine', 'only pending approvals that you may decide and have not voted on')
@@ -58,11 +59,9 @@ export function registerApprovals(program: CliCommand): void {
     .description('allow the call, once or always')
     .option('--always', 'also allow the same call in future')
     .addOption(
-      new Option('--scope <scope>', 'scope of --always (default: conversation)').choices([
-        'run',
-        'conversation',
-        'tenant',
-      ]),
+      new Option('--scope <scope>', 'scope of --always (default: conversation)').choices(
+        grantScopes,
+      ),
     )
     .addOption(
       new Option('--rule <rule>', 'which calls --always covers').choices(['exact', 'suggested']),

@@ -54,7 +54,7 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
   const { environment, print, options, connection } = context;
   checkOptions(options);
   if (connection.apiKey === undefined) checkKeyless(connection.url, options);
-  const [{ Terminal }, { Conversation }, { StatusLine }, { withAttachments }, { editorFor }] =
+  const [{ Terminal }, { Conversation }, { StatusLine }, attachments, { editorFor }] =
     await Promise.all([
       import('../../chat/terminal.ts'),
       import('../../chat/conversation.ts'),
@@ -63,9 +63,12 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
       import('../../chat/editor.ts'),
     ]);
   const attach = (text: string, pasted: readonly string[] = []) =>
-    withAttachments(text, { cwd: environment.cwd, pasted });
+    attachments.withAttachments(text, { cwd: environment.cwd, pasted });
   // Before anything is sent: a file may be missing.
-  const typed = words.filter((word) => word !== '-').join(' ');
+  const typed = words
+    .filter((word) => word !== '-')
+    .map((word) => attachments.quotedReference(word, environment.cwd))
+    .join(' ');
   const attached = attach(typed);
   const isPiped = words.includes('-');
   const piped = isPiped ? await readStdin(environment, maxMessageLength) : undefined;

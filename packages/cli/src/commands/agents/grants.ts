@@ -1,15 +1,15 @@
-import type { Grant, GrantBody } from '@relay/sdk';
+import { nearestTo } from '@relay/protocol/display';
+import { type GrantScope, grantScopes } from '@relay/protocol/wire';
+import type { Grant, GrantBody, RelayClient } from '@relay/sdk';
 import { Option } from 'commander';
 import { type CliCommand, type Context, pageSize, takeCounted } from '../../command.ts';
 import { usageError } from '../../errors.ts';
 import { collect, count, futureTime, jsonObject } from '../../options.ts';
 
-const scopes = ['run', 'conversation', 'tenant'] as const;
-
 interface RuleOptions {
   readonly param?: readonly string[];
   readonly exact?: Record<string, unknown>;
-  readonly scope: (typeof scopes)[number];
+  readonly scope: GrantScope;
   readonly scopeId?: string;
   readonly expires?: string;
   readonly uses?: number;
@@ -25,7 +25,7 @@ export function registerGrants(program: CliCommand): void {
     .description('list active grants, newest first')
     .option('--all', 'include revoked, expired and used-up grants')
     .option('--tool <name>', 'only grants for this tool')
-    .addOption(new Option('--scope <scope>', 'only grants with this scope').choices(scopes))
+    .addOption(new Option('--scope <scope>', 'only grants with this scope').choices(grantScopes))
     .option('--limit <n>', 'maximum number of results', count, 20)
     .examples(['relay grants list --tool send_note'])
     .handle(listGrants);
@@ -54,9 +54,9 @@ function withRule(command: CliCommand): CliCommand {
     .option('--param <name=pattern>', 'pattern that a parameter must match (repeatable)', collect)
     .option('--exact <json>', 'exact arguments', jsonObject)
     .addOption(
-      new Option('--scope <scope>', 'scope of the grant').choices(scopes).default('tenant'),
+      new Option('--scope <scope>', 'scope of the grant').choices(grantScopes).default('tenant'),
     )
-    .option('--scope-id <id>', 'id of the run or conversation')
+    .option('--scope-id <id>', 'id of the run, conversation or session')
     .option('--uses <n>', 'maximum number of calls', count)
     .option('--expires <time>', 'expiry: a date, or 12h, 30d', futureTime);
 }
@@ -88,7 +88,9 @@ function ruleOf(tool: string, options: RuleOptions): GrantBody {
     throw usageError('Use either --param or --exact, not both');
   }
   if ((scope === 'tenant') !== (scopeId === undefined)) {
-    throw usageError('--scope-id is required with --scope run or conversation, and only then');
+    throw usageError(
+      '--scope-id is required with --scope run, conversation or session, and only then',
+    );
   }
   return {
     tool,
@@ -104,7 +106,7 @@ function ruleOf(tool: string, options: RuleOptions): GrantBody {
 interface ListOptions {
   readonly all?: boolean;
   readonly tool?: string;
-  readonly scope?: (typeof scopes)[number];
+  readonly scope?: GrantScope;
   readonly limit: number;
 }
 
@@ -136,14 +138,29 @@ async function addGrant(
   context: Context<RuleOptions>,
   [tool = '']: readonly string[],
 ): Promise<void> {
-  const { grants } = await context.client();
-  const grant = await grants.create(ruleOf(tool, context.options));
-  context.print.result(grant, `${ruleText(grant)} is allowed without approval: grant ${grant.id}`);
+  const client = await context.client();
+  const grant = await client.grants.create(ruleOf(tool, context.options));
+  context.print.result(grant, `Grant ${grant.id} allows ${ruleText(grant)}`);
+  await noteNoEffect(context, client, tool);
+}
+
+/** A grant can also be for a tool that only a caller, an agent or a session has. */
+async function noteNoEffect({ print }: Context, client: RelayClient, name: string): Promise<void> {
+  const { tools } = await client.tools();
+  const tool = tools.find((each) => each.name === name);
+  if (tool?.needsApproval === true) {
+    print.note(`${name} declares needsApproval: each call needs an approval, whatever is granted.`);
+  }
+  if (tool !== undefined || /[:.]/.test(name)) return;
+  const names = tools.map((each) => each.name);
+  const meant = nearestTo(name, names, 3);
+  const hint = meant === undefined ? '' : ` Did you mean ${meant}?`;
+  print.note(`The server has no tool named ${name}.${hint}`);
 }
 
 async function previewGrant(context: Context<RuleOptions>, [tool = '']: readonly string[]) {
-  const { grants } = await context.client();
-  const preview = await grants.preview(ruleOf(tool, context.options));
+  const client = await context.client();
+  const preview = await client.grants.preview(ruleOf(tool, context.options));
   if (context.print.json) {
     context.print.value(preview);
     return;
@@ -151,6 +168,7 @@ async function previewGrant(context: Context<RuleOptions>, [tool = '']: readonly
   context.print.note(
     `It would have allowed ${preview.matched} of the last ${preview.looked} requests.`,
   );
+  await noteNoEffect(context, client, tool);
   context.print.list(preview.calls, [
     { title: 'approval', value: ({ approvalId }) => approvalId, id: true },
     { title: 'status', value: ({ status }) => status, status: true },

@@ -8,6 +8,7 @@ import type { RunsFilter } from '../../watch/all-runs.ts';
 import type { Fields } from '../../output/print.ts';
 import { formatCost, formatTime } from '../../output/table.ts';
 import { escapeLine } from '../../output/escape.ts';
+import { inputText } from '../../output/run-events.ts';
 
 const statuses = ['queued', 'running', 'waiting', 'completed', 'failed', 'canceled'] as const;
 
@@ -108,7 +109,7 @@ async function listRuns(context: Context<ListOptions>): Promise<void> {
       { title: 'agent', value: ({ agent }) => agent, minor: true },
       { title: 'model', value: ({ model }) => model, minor: true },
       { title: 'created', value: ({ createdAt }) => createdAt, time: true },
-      { title: 'input', value: inputOf },
+      { title: 'input', value: inputText },
     ],
     'No matching runs.',
   );
@@ -243,16 +244,8 @@ function printRun({ print }: Context, run: Run): void {
     cost: formatCost(run.costUsd),
     events: run.lastSeq,
     error: error === undefined ? undefined : `${error.message} [${error.code}]`,
-    input: inputOf(run),
+    input: inputText(run),
     output: run.output,
   };
   print.record(run, fields);
-}
-
-function inputOf({ input }: Run): string {
-  if (typeof input === 'string') return input;
-  const content = input?.findLast(({ role }) => role === 'user')?.content;
-  if (typeof content === 'string') return content;
-  // What follows the text is attached.
-  return content?.flatMap((part) => (part.type === 'text' ? part.text : [])).at(0) ?? '';
 }

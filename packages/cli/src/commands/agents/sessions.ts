@@ -275,13 +275,13 @@ async function startSession(context: Context<StartOptions>, [name = '']: readonl
   if (handle !== undefined && context.options.harness !== undefined) {
     throw usageError(
       `--handle says that ${name} is the harness, and --harness that it is ${context.options.harness}`,
-      `relay sessions start ${context.options.harness} --handle ${handle}`,
+      `${relay} sessions start ${context.options.harness} --handle ${handle}`,
     );
   }
   if (workspace !== undefined && (handle ?? context.options.harness) === undefined) {
     throw usageError(
       '--workspace requires --handle, and the name of a harness',
-      `relay sessions start claude --handle ${name} --workspace ${workspace}`,
+      `${relay} sessions start claude --handle ${name} --workspace ${workspace}`,
     );
   }
   const harness = handle === undefined ? (context.options.harness ?? 'native') : name;
@@ -317,7 +317,7 @@ async function startedSession(client: RelayClient, { id, identity }: Session): P
         'session_failed',
         `@${identity.handle}: ${event.reason ?? (why || event.status)}`,
         {
-          hint: `see relay sessions show ${identity.handle} --events`,
+          hint: `see ${relay} sessions show ${identity.handle} --events`,
         },
       );
     }
@@ -327,7 +327,7 @@ async function startedSession(client: RelayClient, { id, identity }: Session): P
 }
 
 function startedLine({ identity: { handle }, status }: Session): string {
-  return `@${handle} is ${status}. Write to it: relay sessions send ${handle} "…"`;
+  return `@${handle} is ${status}. Write to it: ${relay} sessions send ${handle} "…"`;
 }
 
 interface JoinOptions {
@@ -467,7 +467,7 @@ async function snapshotSession(context: Context, [named]: readonly string[]) {
   const { id, seq } = snapshot;
   context.print.result(
     snapshot,
-    `Snapshot ${id}, at ${seq}. Start from it: relay sessions start HANDLE --from-snapshot ${id}`,
+    `Snapshot ${id}, at ${seq}. Start from it: ${relay} sessions start HANDLE --from-snapshot ${id}`,
   );
 }
 
@@ -512,9 +512,7 @@ async function dropSessions(context: Context<{ yes?: boolean }>, named: readonly
     const { id, identity } = await findSession(context, each);
     const question = `Delete @${identity.handle} with its events and deliveries?`;
     if (context.options.yes !== true && !(await confirmed(context.environment, question))) {
-      throw new CliError('not_confirmed', `@${identity.handle} was not deleted`, {
-        hint: 'confirm with --yes',
-      });
+      throw usageError(`This deletes @${identity.handle}, with its events`, 'confirm with --yes');
     }
     await client.sessions.drop(id);
     context.print.result({ id, status: 'deleted' }, `Deleted @${identity.handle}.`);

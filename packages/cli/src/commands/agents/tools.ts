@@ -13,6 +13,7 @@ export function registerTools(program: CliCommand): void {
 export const toolColumns: readonly Column<ToolList['tools'][number]>[] = [
   { title: 'tool', value: ({ name }) => name },
   { title: 'approval', value: approvalOf },
+  { title: 'only with', value: ({ needs }) => needs },
   { title: 'description', value: ({ description }) => description },
 ];
 

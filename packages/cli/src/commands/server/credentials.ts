@@ -1,4 +1,5 @@
 import { type CliCommand, type Context, take } from '../../command.ts';
+import { relay } from '../../environment.ts';
 import { CliError } from '../../errors.ts';
 import { readSecret } from '../../input.ts';
 
@@ -59,7 +60,7 @@ async function setCredential(context: Context<SetOptions>, [provider = '']: read
   const apiKey = await readSecret(context.environment, `API key for ${provider}`);
   const credential = await client.credentials.put(provider, { apiKey, label, baseUrl });
   context.print.result(credential, `Stored the key …${credential.last4} for ${provider}.`);
-  if (!context.print.json) context.print.note(`Try it: relay chat --model ${provider}:MODEL`);
+  if (!context.print.json) context.print.note(`Try it: ${relay} chat --model ${provider}:MODEL`);
 }
 
 async function deleteCredential(

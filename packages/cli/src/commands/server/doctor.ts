@@ -1,4 +1,5 @@
 import type { CliCommand, Context } from '../../command.ts';
+import { connectionOf } from '../../connection.ts';
 import type { CheckedConnection } from '../../doctor/key.ts';
 import { setting } from '../../environment.ts';
 import { CliError } from '../../errors.ts';
@@ -22,16 +23,20 @@ export function registerDoctor(program: CliCommand): void {
     .handle(diagnose);
 }
 
-/** A file with keys that others can read is reported like any other problem. */
-function connectionToCheck(context: Context): CheckedConnection {
+/**
+ * The server of the data folder that is checked, unless another one is named. A file with keys that others can
+ * read is reported like any other problem.
+ */
+function connectionToCheck(context: Context, dataDir: string | undefined): CheckedConnection {
+  const { environment, options } = context;
+  const target = { ...options, dataDir };
   try {
-    return context.connection;
+    return connectionOf(environment, target);
   } catch (error) {
-    const { environment, options } = context;
     const isNamed = (options.profile ?? setting(environment, 'RELAY_PROFILE')) !== undefined;
     // The file says which server the profile is for.
     if (!(error instanceof CliError) || error.code !== 'file_not_private' || isNamed) throw error;
-    const url = options.url ?? setting(environment, 'RELAY_URL') ?? localUrl(environment);
+    const url = options.url ?? setting(environment, 'RELAY_URL') ?? localUrl(environment, dataDir);
     return { url, apiKey: undefined, keyFrom: undefined, keyProblem: error };
   }
 }
@@ -45,11 +50,11 @@ interface Options {
 
 async function diagnose(context: Context<Options>): Promise<void> {
   const { print, options } = context;
-  const connection = connectionToCheck(context);
+  const installation = await context.installation(options.dataDir);
+  const connection = connectionToCheck(context, setting(installation, 'RELAY_DATA_DIR'));
   const { runChecks } = await import('../../doctor/doctor.ts');
   let failed = 0;
   const checksData = options.remote !== true;
-  const installation = await context.installation(options.dataDir);
   for await (const finding of runChecks(installation, connection, checksData)) {
     if (finding.state === 'wrong') failed += 1;
     if (print.json) {

@@ -26,6 +26,8 @@ async function setPaused(context: Context, paused: boolean): Promise<void> {
   const open = count === 1 ? '1 open run' : `${count} open runs`;
   context.print.result(
     changed,
-    paused ? `Paused. With "${relay} unpause" runs go on: ${open}.` : `Not paused: ${open}.`,
+    paused
+      ? `Paused: ${open}. "${relay} unpause" lets them go on.`
+      : `Runs start and go on: ${open}.`,
   );
 }

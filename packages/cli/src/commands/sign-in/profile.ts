@@ -64,7 +64,9 @@ async function addProfile(context: Context<AddOptions>, [name = '']: readonly st
   // Fails now if the file is missing or not private.
   keyOf(environment, profile);
   storeProfile(environment, name, profile);
-  print.result({ name, url, keyFile }, `Added the profile ${name}. Use it with --profile ${name}.`);
+  const isDefault = defaultProfile(readProfiles(environment))?.[0] === name;
+  const use = isDefault ? 'It is the default.' : `Use it with --profile ${name}.`;
+  print.result({ name, url, keyFile, isDefault }, `Added the profile ${name}. ${use}`);
 }
 
 function listProfiles({ environment, print }: Context): void {

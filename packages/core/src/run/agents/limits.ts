@@ -41,11 +41,15 @@ function costOf({ inputTokens, outputTokens, costUsd }: Usage): number {
   return costUsd ?? (inputTokens + outputTokens === 0 ? 0 : Infinity);
 }
 
-/** Why a run with a cost limit cannot use a model, and what helps. */
-export function missingPrice(model: string): string {
+/** Why a run whose cost is limited, by itself or by a budget, cannot use a model, and what helps. */
+export function missingPrice(model: string, limitedBy: 'limit' | 'budget' = 'limit'): string {
+  const limit =
+    limitedBy === 'limit'
+      ? { has: 'The run has a cost limit', or: 'leave out the limit' }
+      : { has: 'A budget in US dollars holds for the run', or: 'set the budget in tokens' };
   return (
-    `The run has a cost limit, but the model ${model} has no price: set one under \`prices\` in ` +
-    'relay.config.ts or with `relay models update`, or leave out the limit'
+    `${limit.has}, but the model ${model} has no price: set one under \`prices\` in ` +
+    `relay.config.ts or with \`relay models update\`, or ${limit.or}`
   );
 }
 

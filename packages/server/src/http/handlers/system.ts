@@ -1,5 +1,5 @@
 /** The server itself: health, documentation, metrics, and the models and tools it offers. */
-import { namedAgents, type ParameterKind } from '@relay/core';
+import { namedAgents, type ParameterKind, type Tool } from '@relay/core';
 import { knownModelsOf } from '@relay/models';
 import { defined, namespaceOf, openApiDocument, RelayError } from '@relay/protocol';
 import { docsPage } from '../views/docs-page.ts';
@@ -87,7 +87,7 @@ export const listTools: Handler<'listTools'> = async ({ caller, context }) => ({
       name: tool.name,
       description: tool.description,
       inputSchema: tool.inputSchema,
-      ...defined({ kinds: tool.kinds && kindsOf(tool.kinds) }),
+      ...defined({ kinds: tool.kinds && kindsOf(tool.kinds), needs: needsOf(tool) }),
       allowedByDefault: tool.allowedByDefault,
       needsApproval: tool.needsApproval === true,
       idempotent: tool.idempotent,
@@ -96,6 +96,11 @@ export const listTools: Handler<'listTools'> = async ({ caller, context }) => ({
     .mcpServers(caller.tenantId)
     .map((server) => ({ ...server, warnings: [...server.warnings] })),
 });
+
+function needsOf({ needsSession, needsMemory }: Tool): 'session' | 'memory' | undefined {
+  if (needsSession === true) return 'session';
+  return needsMemory === true ? 'memory' : undefined;
+}
 
 function kindsOf(kinds: Readonly<Record<string, ParameterKind>>) {
   return Object.fromEntries(

@@ -92,7 +92,7 @@ describe('the rest of a budget', () => {
     expect(free.status).toBe(400);
     expect(await free.json()).toMatchObject({
       error: expect.stringMatching(
-        /^The run has a cost limit, but the model demo has no price: set one/,
+        /^A budget in US dollars holds for the run, but the model demo has no price: set one/,
       ),
     });
     const models = server.relay.control.engine.models(server.tenantId);

@@ -4,7 +4,7 @@
  * page, so that its steps and its end change no index.
  */
 import type { ConversationFilter, ConversationRecord, RunCreation } from '@relay/core';
-import { type Message, type RunStatus, textOf } from '@relay/protocol';
+import { type Message, type RunStatus } from '@relay/protocol';
 import type { Row, Statement } from '../../drivers/driver.ts';
 import { encode, encodeOrNull, freeText, number, text, textOrNull } from '../../codec/values.ts';
 import { type List, type Range, rowsOn, selectPage } from '../lists.ts';
@@ -68,7 +68,7 @@ function titleOf(messages: readonly Message[]): string | null {
   for (const message of messages) {
     if (message.role !== 'user') continue;
     // Longer than needed, because white space is removed.
-    const start = textOf(message.content).slice(0, 10 * mostCharacters);
+    const start = firstText(message.content).slice(0, 10 * mostCharacters);
     const line = start.replaceAll(/\s+/g, ' ').trim();
     const characters = Array.from(line);
     if (line !== '') {
@@ -78,6 +78,13 @@ function titleOf(messages: readonly Message[]): string | null {
     }
   }
   return null;
+}
+
+/** What follows it may be attached. */
+function firstText(content: Extract<Message, { role: 'user' }>['content']): string {
+  if (typeof content === 'string') return content;
+  const texts = content.flatMap((part) => (part.type === 'text' ? part.text : []));
+  return texts.find((text) => text.trim() !== '') ?? '';
 }
 
 function foldOf(searched: string): string {
