@@ -44,6 +44,14 @@ async function serverWith(env: Record<string, string> = {}): Promise<LocalServer
   return server.start();
 }
 
+/** As anyone can who can write the backup. */
+function withoutChecksums(backup: string): void {
+  const path = join(backup, 'backup.json');
+  const { files, ...manifest } = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>;
+  expect(files).toHaveProperty(['relay.db']);
+  writeFileSync(path, JSON.stringify(manifest));
+}
+
 const keyOf = (dir: string) => readFileSync(join(dir, 'master-key'), 'utf8').trim();
 
 test('bootstrap creates a key while the server runs, and prints only the key on standard output', async () => {
@@ -261,10 +269,48 @@ test('the audit trail in a backup is verified without a server, also against a s
   const db = new DatabaseSync(join(dir, 'copy', 'relay.db'));
   db.exec(`UPDATE audit_entries SET entry = replace(entry, 'first', 'forged')`);
   db.close();
+  expect((await verify(...keyed)).err).toContain('relay.db has changed since the backup was made');
+  withoutChecksums(join(dir, 'copy'));
   const forged = await verify(...keyed);
   expect(forged).toMatchObject({ code: 1, out: '' });
   expect(forged.err).toContain('[audit_broken]');
   expect(readdirSync(tmpdir()).filter((name) => name.startsWith('relay-verify-'))).toEqual([]);
+});
+
+test('restore rejects a file that was changed, removed or added since the backup', async () => {
+  const dir = folder();
+  const copy = join(dir, 'copy');
+  await relay(['backup', copy, '--with-master-key'], {
+    env: { RELAY_DATA_DIR: unchanged.dataDir },
+  });
+  const restore = () => relay(['restore', copy, '--to', join(dir, 'data')]);
+  const wal = join(copy, 'relay.db-wal');
+  writeFileSync(wal, '');
+  expect((await restore()).err).toContain(`${wal} was added after the backup was made; remove it`);
+  rmSync(wal);
+
+  const key = keyOf(copy);
+  rmSync(join(copy, 'master-key'));
+  expect((await restore()).err).toContain(`${join(copy, 'master-key')} is missing; use another`);
+  writeFileSync(
+    join(copy, 'master-key'),
+    key.replace(/^./, (first) => (first === '0' ? '1' : '0')),
+  );
+  expect((await restore()).err).toContain('master-key has changed since the backup was made');
+  writeFileSync(join(copy, 'master-key'), `${key}\n`);
+
+  const db = new DatabaseSync(join(copy, 'relay.db'));
+  db.exec(`UPDATE tenants SET name = upper(name)`);
+  db.close();
+  const changed = await restore();
+  expect(changed).toMatchObject({ code: 1, out: '' });
+  expect(changed.err).toContain(
+    `${join(copy, 'relay.db')} has changed since the backup was made; use another copy`,
+  );
+  expect(readdirSync(dir)).toEqual(['copy']);
+  // As it was made by an older version.
+  withoutChecksums(copy);
+  expect((await restore()).code).toBe(0);
 });
 
 test('restore rejects a damaged backup and creates nothing', async () => {
@@ -276,9 +322,10 @@ test('restore rejects a damaged backup and creates nothing', async () => {
   const bytes = readFileSync(path);
   bytes.fill(0x5a, 8_192, 40_960);
   writeFileSync(path, bytes);
+  withoutChecksums(join(dir, 'copy'));
   const target = join(dir, 'data');
   const damaged = await relay(['restore', join(dir, 'copy'), '--to', target]);
-  expect(damaged.code).toBe(1);
+  expect(damaged).toMatchObject({ code: 1, err: expect.stringContaining(path) });
   expect(existsSync(target)).toBe(false);
   expect(readdirSync(dir)).toEqual(['copy']);
   mkdirSync(join(dir, 'nothing'));

@@ -2,14 +2,18 @@
  * Backup, restore and verification of a SQLite store. A backup is a consistent copy, also while the
  * server runs. A restore appears whole or not at all, and overwrites nothing.
  */
+import { createHash } from 'node:crypto';
 import {
+  closeSync,
   copyFileSync,
   existsSync,
   mkdirSync,
+  openSync,
   readdirSync,
   rmSync,
   writeFileSync,
   readFileSync,
+  readSync,
   renameSync,
   mkdtempSync,
 } from 'node:fs';
@@ -31,6 +35,8 @@ export interface BackupManifest {
   readonly createdAt: string;
   /** The fingerprint of the key that encrypts the credentials, and whether the backup includes the key. */
   readonly masterKey: { readonly id: string | null; readonly included: boolean };
+  /** The SHA-256 of each other file, in hex. Older backups have none. */
+  readonly files?: Readonly<Record<string, string>>;
 }
 
 export interface Backup extends BackupManifest {
@@ -47,6 +53,8 @@ export interface BackupOptions {
 const manifestFile = 'backup.json';
 /** Other files in the data folder. */
 const otherFiles = ['notes.log'];
+/** SQLite would apply them to the database. A backup has none. */
+const journals = ['relay.db-wal', 'relay.db-journal'];
 
 export function makeBackup({ env, cwd }: Installation, options: BackupOptions): Backup {
   const config = readConfig(env, cwd);
@@ -73,11 +81,13 @@ export function makeBackup({ env, cwd }: Installation, options: BackupOptions): 
     for (const name of [...otherFiles, ...(included ? [masterKeyFile] : [])]) {
       if (existsSync(join(dataDir, name))) copyFileSync(join(dataDir, name), join(folder, name));
     }
+    const names = readdirSync(folder);
     const manifest: BackupManifest = {
       format: 1,
       relay: version,
       createdAt: new Date().toISOString(),
       masterKey: { id: key?.id ?? null, included },
+      files: Object.fromEntries(names.map((name) => [name, sha256Of(join(folder, name))])),
     };
     // Written last: a folder without it is not a backup.
     const text = `${JSON.stringify(manifest, null, 2)}\n`;
@@ -89,6 +99,21 @@ export function makeBackup({ env, cwd }: Installation, options: BackupOptions): 
     rmSync(folder, { recursive: true, force: true });
     throw error;
   }
+}
+
+/** In chunks: a database can be larger than the memory. */
+function sha256Of(path: string): string {
+  const hash = createHash('sha256');
+  const chunk = Buffer.allocUnsafe(1_048_576);
+  const file = openSync(path, 'r');
+  try {
+    for (let size = readSync(file, chunk); size > 0; size = readSync(file, chunk)) {
+      hash.update(chunk.subarray(0, size));
+    }
+  } finally {
+    closeSync(file);
+  }
+  return hash.digest('hex');
 }
 
 function makeEmpty(folder: string): void {
@@ -126,6 +151,7 @@ export function restoreBackup({ env, cwd }: Installation, options: RestoreOption
       `${folder} is not empty; move it away (and stop its server, if one runs), or restore into another folder`,
     );
   }
+  checkFiles(backup, manifest);
   const { from, key } = findKey(config, manifest, { ...options, backup });
   const draft = `${folder}.restoring-${process.pid}`;
   mkdirSync(dirname(folder), { recursive: true });
@@ -161,6 +187,25 @@ function readManifest(backup: string): BackupManifest {
   if (manifest.format !== 1)
     throw new ConfigError(`${path} has a format that this version does not support`);
   return manifest as BackupManifest;
+}
+
+/** Finds damage. Anyone who can write the backup can also change its manifest. */
+function checkFiles(backup: string, { files }: BackupManifest): void {
+  if (files === undefined) return;
+  for (const [name, sha256] of Object.entries(files)) {
+    const path = join(backup, name);
+    const isMissing = !existsSync(path);
+    if (!isMissing && sha256Of(path) === sha256) continue;
+    throw new ConfigError(
+      `${path} ${isMissing ? 'is missing' : 'has changed since the backup was made'}; ` +
+        'use another copy of this backup, or another backup',
+    );
+  }
+  for (const name of [...journals, ...otherFiles]) {
+    const path = join(backup, name);
+    if (Object.hasOwn(files, name) || !existsSync(path)) continue;
+    throw new ConfigError(`${path} was added after the backup was made; remove it`);
+  }
 }
 
 interface FoundKey {
