@@ -129,6 +129,8 @@ export interface RestoreOptions {
   readonly keyFile?: string | undefined;
   /** Restore without the key; the operator adds it before the start. */
   readonly withoutKey?: boolean | undefined;
+  /** The store is opened at once: the key cannot be added later. */
+  readonly needsKey?: boolean | undefined;
   /** The first start pauses all tenants before it continues anything. */
   readonly paused?: boolean | undefined;
 }
@@ -228,9 +230,12 @@ function findKey(config: Config, { masterKey }: BackupManifest, options: Restore
     throw new ConfigError('RELAY_MASTER_KEY is not the key that encrypted this backup');
   }
   if (options.withoutKey === true || masterKey.id === null) return { key: 'missing' };
+  const choices =
+    options.needsKey === true
+      ? 'or set RELAY_MASTER_KEY'
+      : 'set RELAY_MASTER_KEY, or restore --without-master-key and add the key before you start the server';
   throw new ConfigError(
-    'The master key is not in this backup: name its file with --master-key-file, set ' +
-      'RELAY_MASTER_KEY, or restore --without-master-key and add the key before you start the server',
+    `The master key is not in this backup: name its file with --master-key-file, ${choices}`,
   );
 }
 
@@ -249,7 +254,7 @@ export async function verifyBackup(
   const folder = mkdtempSync(join(tmpdir(), 'relay-verify-'));
   const env = { ...installation.env, RELAY_DATA_DIR: folder, RELAY_DATABASE_URL: undefined };
   try {
-    restoreBackup({ ...installation, env }, { backup, keyFile });
+    restoreBackup({ ...installation, env }, { backup, keyFile, needsKey: true });
     const config = readConfig(env, installation.cwd);
     return await withStore(config, 'exclusive', async (store) => {
       const tenant = await store.findTenant(name);
