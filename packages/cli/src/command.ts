@@ -97,6 +97,24 @@ export class CliCommand extends Command {
     return this.addHelpText('after', `\nExamples:\n${text}${paragraph}`);
   }
 
+  /**
+   * Commander calls this for its command `help`, and if a subcommand is missing. It looks only at the first
+   * word after `help`, and does not name a word that is no command.
+   */
+  override help(): never {
+    const asked = [this, this.parent].find((each) => each?.args[0] === 'help');
+    if (!asked) return super.help({ error: true });
+    let shown: Command = asked;
+    for (const word of asked.args) {
+      if (word === 'help' || word.startsWith('-') || shown.commands.length === 0) continue;
+      shown =
+        shown.commands.find((each) => each.name() === word) ?? refuseUnknownCommand(shown, word);
+    }
+    if (shown === this) return super.help();
+    shown.args = ['help'];
+    return shown.help();
+  }
+
   /** Sets the handler, which imports the SDK or the server when it needs them. */
   handle<Options extends object>(handler: Handler<Options>): this {
     return this.action(async () => {
@@ -109,6 +127,12 @@ export class CliCommand extends Command {
       }
     });
   }
+}
+
+/** With commander's message, which names a similar command. Its types lack the method. */
+function refuseUnknownCommand(command: Command, name: string): never {
+  command.args = [name];
+  return (command as Command & { unknownCommand(): never }).unknownCommand();
 }
 
 /** The server does not know where a key that it rejects comes from. */

@@ -65,6 +65,20 @@ describe('help', () => {
     },
   );
 
+  test.each([
+    [['help'], 'relay'],
+    [['help', 'help'], 'relay'],
+    [['help', 'runs'], 'relay runs'],
+    [['runs', 'help'], 'relay runs'],
+    [['help', 'runs', 'show'], 'relay runs show'],
+    [['runs', 'help', 'show'], 'relay runs show'],
+    [['help', 'chat', 'hello', '--model'], 'relay chat'],
+  ])('%j shows the help of "%s"', async (args, name) => {
+    const { code, out, err } = await run(...args);
+    expect([code, err]).toEqual([0, '']);
+    expect(out).toContain(`Usage: ${name} [options]`);
+  });
+
   test('has no example with a command or an option that does not exist', () => {
     for (const command of allCommands(program)) {
       let text = '';
@@ -98,6 +112,9 @@ describe('a usage error', () => {
   test.each([
     [['bogus'], "unknown command 'bogus'"],
     [['runs', 'lisst'], "unknown command 'lisst'"],
+    [['help', 'chatt'], "unknown command 'chatt' (Did you mean chat?)"],
+    [['help', 'runs', 'shwo'], "unknown command 'shwo' (Did you mean show?)"],
+    [['runs', 'help', 'shwo'], "unknown command 'shwo' (Did you mean show?)"],
     [['runs', 'show'], 'Name a run'],
     [['runs', 'list', '--nonsense'], "unknown option '--nonsense'"],
     [['runs', 'list', '--limit', 'x'], 'Must be a positive integer'],
