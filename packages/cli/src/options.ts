@@ -9,6 +9,14 @@ export function count(text: string): number {
   return number;
 }
 
+/** As text: it becomes a setting of the server. */
+export function port(text: string): string {
+  if (!/^\d+$/.test(text) || Number(text) > 65_535) {
+    throw new InvalidArgumentError('Must be a whole number from 0 to 65535.');
+  }
+  return text;
+}
+
 /** For options that can be repeated. */
 export function collect(value: string, before: readonly string[] = []): readonly string[] {
   return [...before, value];

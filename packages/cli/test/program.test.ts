@@ -118,6 +118,8 @@ describe('a usage error', () => {
     [['runs', 'show'], 'Name a run'],
     [['runs', 'list', '--nonsense'], "unknown option '--nonsense'"],
     [['runs', 'list', '--limit', 'x'], 'Must be a positive integer'],
+    [['serve', '--port', 'abc'], "option '--port <port>' argument 'abc' is invalid"],
+    [['dev', '--port', '99999'], "option '--port <port>' argument '99999' is invalid"],
     [['completion', 'tcsh'], 'Unknown shell "tcsh"'],
   ])('%j exits with 2 and prints one line', async (args, message) => {
     const { code, out, err } = await run(...args);

@@ -2,6 +2,7 @@ import { Option } from 'commander';
 import type { CliCommand, Context } from '../../command.ts';
 import { CliError } from '../../errors.ts';
 import { tellDev } from '../../dev/messages.ts';
+import { port } from '../../options.ts';
 import { relay } from '../../environment.ts';
 
 export interface ServeOptions {
@@ -25,17 +26,17 @@ export function registerServe(program: CliCommand): void {
 export function serverOptions(command: CliCommand): CliCommand {
   return command
     .option('--host <address>', 'address to listen on (or $RELAY_HOST)')
-    .option('--port <port>', 'port to listen on (or $RELAY_PORT)')
+    .option('--port <port>', 'port to listen on (or $RELAY_PORT)', port)
     .option('--data-dir <folder>', 'data folder (or $RELAY_DATA_DIR)');
 }
 
 async function serve({ environment, options }: Context<ServeOptions>): Promise<void> {
   const { explainStartError, serveProcess, startErrorExcerpt } = await import('@relay/server');
-  const { host, port, dataDir, development } = options;
+  const { host, dataDir, development } = options;
   const { env, cwd } = environment;
   const overrides = {
     RELAY_HOST: host ?? env['RELAY_HOST'],
-    RELAY_PORT: port ?? env['RELAY_PORT'],
+    RELAY_PORT: options.port ?? env['RELAY_PORT'],
     RELAY_DATA_DIR: dataDir ?? env['RELAY_DATA_DIR'],
   };
   try {
