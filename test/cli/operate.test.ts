@@ -89,9 +89,17 @@ test('the completion offers recent ids with what they are, and nothing without a
   );
   expect((await complete('runs', 'show', id.slice(0, 10))).out).toContain(`${id}\t`);
   expect((await complete('approvals', 'list', '--run', '')).out).toContain(id.slice(-8));
-  expect((await complete('approvals', 'approve', '')).out).toMatch(
-    new RegExp(`^${approvalId.slice(-8)}\\tpending`),
-  );
+  const denied = (await waitingNote(fixture, 'denied')).approvalId;
+  await fixture.client.approvals.deny(denied);
+  for (const decision of ['approve', 'deny', 'answer']) {
+    const { out } = await complete('approvals', decision, '');
+    expect(out).toMatch(new RegExp(`^${approvalId.slice(-8)}\\tpending`, 'm'));
+    expect(out).not.toContain(denied.slice(-8));
+  }
+  const all = (await complete('approvals', 'show', '')).out;
+  expect(all).toMatch(new RegExp(`^${approvalId.slice(-8)}\\tpending`));
+  expect(all).toMatch(new RegExp(`^${denied.slice(-8)}\\tdenied`, 'm'));
+  expect((await complete('chat', '--model', 'de')).out).toBe('demo\tdemo\n');
   expect((await complete('chat', '--agent', 'ass')).out).toMatch(/^assistant\t/);
   const env = { RELAY_URL: 'http://127.0.0.1:9' };
   expect(await runIn({ env }, '__complete', '--', 'runs', 'show', '')).toEqual({

@@ -1,4 +1,5 @@
 /** Shell completion: the scripts call `relay __complete`, which computes the candidates. */
+import type { RelayClient } from '@relay/sdk';
 import type { Command, Option } from 'commander';
 import type { CliCommand, Context } from '../command.ts';
 import { usageError } from '../errors.ts';
@@ -55,24 +56,26 @@ async function storedCandidates(
   program: Command,
   words: readonly string[],
 ): Promise<readonly Candidate[]> {
-  const name = nameOfNext(program, words.slice(0, -1));
+  const { command, name } = nextArgument(program, words.slice(0, -1));
   const kind = idArguments[name];
-  if (kind === undefined && name !== 'agent') return [];
+  const named = nameArguments[name];
+  if (kind === undefined && named === undefined) return [];
   const typed = words.at(-1) ?? '';
   try {
-    const [{ recentIds }, { createClient }] = await Promise.all([
+    const [{ pendingApprovals, recentIds }, { createClient }] = await Promise.all([
       import('../ids.ts'),
       import('@relay/sdk'),
     ]);
     const { url: baseUrl, apiKey } = context.connection;
     const client = createClient({ baseUrl, apiKey, maxRetries: 0, timeoutMs });
     if (kind === undefined) {
-      const { items } = await client.agents.list().page();
-      return items
-        .map((agent) => ({ word: agent.name, description: agent.description ?? '' }))
-        .filter(({ word }) => word.startsWith(typed));
+      const offered = (await named?.(client)) ?? [];
+      return offered.filter(({ word }) => word.startsWith(typed));
     }
-    const found = await recentIds(client, kind, mostIds);
+    const found =
+      kind === 'approval' && decisions.has(command.name())
+        ? await pendingApprovals(client, mostIds)
+        : await recentIds(client, kind, mostIds);
     return found.flatMap(({ id, text }) => {
       const word = id.startsWith(typed) && typed !== '' ? id : shortId(id);
       const description = cutTo(escapeLine(text), 60);
@@ -102,13 +105,27 @@ const idArguments: Readonly<Record<string, IdKind>> = {
   sessions: 'session',
 };
 
-/** The name of the argument, or of the value of an option, that comes next after these words. */
-function nameOfNext(program: Command, words: readonly string[]): string {
+/** Those that are names. */
+const nameArguments: Readonly<Record<string, (client: RelayClient) => Promise<Candidate[]>>> = {
+  agent: async ({ agents }) =>
+    (await agents.list().page()).items.map(({ name, description = '' }) => ({
+      word: name,
+      description,
+    })),
+  model: async (client) =>
+    (await client.models()).models.map(({ id, provider }) => ({ word: id, description: provider })),
+};
+
+/** The commands for which only a pending approval is useful. */
+const decisions: ReadonlySet<string> = new Set(['approve', 'answer', 'deny']);
+
+/** The command, and the name of its argument, or of the value of its option, that comes next after these words. */
+function nextArgument(program: Command, words: readonly string[]) {
   const { command, pending, taken } = walk(program, words);
-  if (pending !== undefined) return /<(\w+)>/.exec(pending.flags)?.[1] ?? '';
+  if (pending !== undefined) return { command, name: /<(\w+)>/.exec(pending.flags)?.[1] ?? '' };
   const expected = command.registeredArguments;
   const next = expected[taken] ?? expected.findLast(({ variadic }) => variadic);
-  return next?.name() ?? '';
+  return { command, name: next?.name() ?? '' };
 }
 
 /** The command that the words select, the option whose value comes next, and the arguments so far. */

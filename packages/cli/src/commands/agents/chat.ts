@@ -25,7 +25,7 @@ export function registerChat(program: CliCommand): void {
   program
     .command('chat [message...]')
     .description('chat with an agent; its tools ask for your approval')
-    .option('--model <name>', "model to use (default: the server's, else demo)")
+    .option('--model <model>', "model to use (default: the server's, else demo)")
     .option('--agent <agent>', 'agent to use (needs a key)')
     .option('-c, --continue', 'continue your latest conversation (needs a key)')
     .option('--conversation <conversation>', 'continue this conversation (needs a key)')

@@ -44,7 +44,7 @@ export function registerSessions(program: CliCommand): void {
     .option('--handle <handle>', 'its handle; the name is that of a harness, such as claude')
     .option('--harness <name>', 'harness that runs it (default: native)')
     .option('--agent <agent>', 'agent of the server')
-    .option('--model <name>', 'model to use')
+    .option('--model <model>', 'model to use')
     .option('--workspace <folder>', "folder inside the tenant's workspace")
     .option('--label <name:value>', 'label; can be repeated', collect)
     .option('--from-snapshot <id>', 'continue from a snapshot')
