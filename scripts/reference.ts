@@ -131,7 +131,7 @@ function examplesOf(dialect: Dialect): Map<string, Example> {
 }
 
 const intro: Readonly<Record<keyof typeof dialects, string>> = {
-  runs: '`POST /v1/runs` and `GET /v1/runs/:id/stream`. The last frame of a run is always `done`; a stream that ends without it was interrupted, and can be resumed. `reset` means: discard the tokens with an id higher than `after`.',
+  runs: '`POST /v1/runs` and `GET /v1/runs/:id/stream`. The last frame of a run is always `done`; a stream that ends without it was interrupted, and can be resumed. `reset` means: discard the tokens with an id higher than `after`. `done` has at most 256 KiB of the output, and `outputTruncated` if that is not all; `GET /v1/runs/:id` has the whole.',
   chat: '`POST /chat`. The SSE `event` field repeats the type of the frame. The first frame is `connected {sessionId, conversationId}`, which is not a journal event and has no `id`; the last is `harness_end`. `text_discard` means: discard the text with this id.',
   runtime:
     '`POST /api/chat`; `POST /api/chat/tool-approval` and `/resume` respond with the same frames. The last frame of a run is always `done`. `text_reset` means: discard the text of this turn.',

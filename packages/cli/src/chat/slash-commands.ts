@@ -188,6 +188,8 @@ export class SlashCommands {
       return agent?.tools?.includes(name) ?? true;
     });
     this.#list(own, toolColumns);
+    const { handoffs = [] } = agent ?? {};
+    if (handoffs.length > 0) this.#say(`It can hand off to ${handoffs.join(', ')}.`);
   }
 
   async #resume(id: string): Promise<void> {
