@@ -292,12 +292,14 @@ export async function serveProcess(options: ServeProcessOptions): Promise<void> 
     });
   }
   process.channel?.unref();
-  const { log } = (running = await starting);
-  // Node would print the error without redaction. The next start recovers from the journal.
+  // Node would print the error without redaction. The next start recovers from the journal. Runs, and so tools, go
+  // on before the server listens.
   process.on('uncaughtException', (error) => {
+    const log = running?.log ?? createLog({ level: 'error', terminal: process.stderr.isTTY });
     log.error('Uncaught exception; the process exits', { error });
     process.exit(1);
   });
+  running = await starting;
 }
 
 /** A terminal, npm and `relay dev` all pass on a signal, so that one request can arrive several times. */
