@@ -210,6 +210,34 @@ test('reports a readable data folder, a missing or wrong master key, and a damag
   expect(damaged.code).toBe(1);
 });
 
+test('checks the data folder of the current folder, also if other servers run', async () => {
+  const project = empty();
+  const own = new LocalServer({ XDG_STATE_HOME: empty(), RELAY_DATA_DIR: join(project, '.relay') });
+  onTestFinished(() => own.dispose());
+  await own.start();
+  await own.stop();
+  rmSync(join(project, '.relay/master-key'));
+  const here = async (state: string) => {
+    const env = { XDG_STATE_HOME: state, RELAY_URL: '', RELAY_DATA_DIR: '' };
+    const findings = values<Finding>(await relay(['doctor', '--json'], { env, cwd: project }));
+    return (check: string) => findings.filter((each) => each.check === check);
+  };
+  const state = empty();
+  const one = new LocalServer({ XDG_STATE_HOME: state });
+  const other = new LocalServer({ XDG_STATE_HOME: state });
+  for (const each of [one, other]) {
+    onTestFinished(() => each.dispose());
+    await each.start();
+    const found = await here(state);
+    expect(found('master key')).toMatchObject([{ state: 'wrong' }]);
+    if (each === other) continue;
+    const message = expect.stringContaining(
+      `another data folder than the one that was checked: ${one.dataDir}`,
+    );
+    expect(found('server')).toMatchObject([{ state: 'ok' }, { state: 'warning', message }]);
+  }
+});
+
 test('reports a store that the server cannot use, and the server gives the same reason', async () => {
   for (const [damage, problem] of [
     ['DROP TABLE metadata', /no table metadata/],

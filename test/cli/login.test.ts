@@ -85,7 +85,9 @@ describe('a server that runs on this machine', () => {
     expect(connectionOf(environment(project), {}).url).toBe(here.url);
     const refused = await run(['status']);
     expect(refused).toMatchObject({ code: 2, out: '' });
-    expect(refused.err).toContain('2 servers run on this machine [usage] – choose one with --url');
+    expect(refused.err).toContain(
+      '2 servers run on this machine [several_servers] – choose one with --url',
+    );
     expect(refused.err).toContain(`${other.url} (${other.dataDir})`);
     expect(connectionOf(environment(), { url: other.url }).apiKey).toBe(other.apiKey);
     const named = { ...env, RELAY_DATA_DIR: other.dataDir };

@@ -73,10 +73,10 @@ test('pause keeps runs from starting and going on until unpause', async () => {
   expect((await run('pause')).out).toContain('Paused: ');
   const approved = await run('approvals', 'approve', approvalId);
   expect(approved.out).toContain('send_note is approved');
-  expect(approved.err).toContain('goes on with "relay unpause"');
+  expect(approved.err).toContain('goes on after "relay unpause"');
   const refused = await run('chat', 'say 1');
   expect(refused.err).toContain('relay unpause');
-  expect((await run('unpause')).out).toContain('Runs start and go on: ');
+  expect((await run('unpause')).out).toContain('Unpaused: ');
   expect((await run('chat', 'say 1')).code).toBe(0);
 });
 

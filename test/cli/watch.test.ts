@@ -104,9 +104,18 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     await fixture.runIn({ env }, 'approvals', 'approve', approvalId, '--input', input);
     await until((screen) => screen.includes('Another approver changed the arguments'));
     await until((screen) => /asked for:[^]*"as asked"[^]*so far: 1 of 2[^]*\[y\]es/.test(screen));
+    await until((screen) => /is ignored\.\n +\[y\]es/.test(screen));
     terminal.line('y');
     await until((screen) => screen.includes('· approved by'));
     await until((screen) => screen.includes('No approval waits.'));
+
+    // Also one that this person has voted on: the change has dropped the vote.
+    const { approvalId: second } = await waitingNote(fixture, 'voted on');
+    await until((screen) => /"voted on"[^]*\[y\]es/.test(screen));
+    terminal.line('y');
+    await until((screen) => screen.includes('Your approval counts: 1 of 2'));
+    await fixture.runIn({ env }, 'approvals', 'approve', second, '--input', input);
+    await until((screen) => /asked for:[^]*"voted on"[^]*so far: 1 of 2/.test(screen));
     terminal.press('C-d');
     await until((screen) => screen.trimEnd().endsWith('\n$'));
   });

@@ -106,7 +106,8 @@ export class CliCommand extends Command {
     if (!asked) return super.help({ error: true });
     let shown: Command = asked;
     for (const word of asked.args) {
-      if (word === 'help' || word.startsWith('-') || shown.commands.length === 0) continue;
+      if (word.startsWith('-') || shown.commands.length === 0) break;
+      if (word === 'help') continue;
       shown =
         shown.commands.find((each) => each.name() === word) ?? refuseUnknownCommand(shown, word);
     }

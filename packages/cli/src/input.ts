@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
+import type { Context } from './command.ts';
 import type { CliEnvironment } from './environment.ts';
 import { CliError, exitCodes, usageError } from './errors.ts';
 
@@ -108,4 +109,18 @@ export async function confirmed(environment: CliEnvironment, question: string): 
     output: environment.stderr,
   });
   return answer === true;
+}
+
+/** Throws unless the person agrees, or has agreed by `--yes`. */
+export async function confirmDeletion(
+  context: Pick<Context<{ readonly yes?: boolean }>, 'environment' | 'options'>,
+  what: string,
+): Promise<void> {
+  const { environment, options } = context;
+  if (options.yes === true) return;
+  if (environment.stdin.isTTY !== true) {
+    throw usageError(`This deletes ${what}`, 'confirm with --yes');
+  }
+  if (await confirmed(environment, `Delete ${what}?`)) return;
+  throw new CliError('interrupted', 'Nothing was deleted', { exit: exitCodes.interrupted });
 }

@@ -4,11 +4,11 @@
  * Any process can listen on a port of this machine. So the key is sent only to the URL of a registered server
  * that uses the data folder.
  */
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { type RegisteredServer, runningServers } from '@relay/server/registration';
 import { type CliEnvironment, setting } from './environment.ts';
-import { CliError, usageError } from './errors.ts';
+import { CliError, exitCodes } from './errors.ts';
 import { readPrivate } from './profiles.ts';
 
 const defaultPort = '4000';
@@ -29,11 +29,21 @@ export function localUrl(environment: CliEnvironment, dataDir?: string): string 
   if (here.length === 1 && here[0] !== undefined) return here[0].url;
   const usual = servers.find(({ url }) => portOf(url) === defaultPort);
   if (usual !== undefined) return usual.url;
+  throw severalServers(servers);
+}
+
+const severalServersCode = 'several_servers';
+
+function severalServers(servers: readonly RegisteredServer[]): CliError {
   const list = servers.map(({ url, dataDir }) => `${url} (${dataDir})`).join(', ');
-  throw usageError(
-    `${servers.length} servers run on this machine`,
-    `choose one with --url: ${list}`,
-  );
+  const hint = `choose one with --url: ${list}`;
+  const message = `${servers.length} servers run on this machine`;
+  return new CliError(severalServersCode, message, { exit: exitCodes.usage, hint });
+}
+
+/** It is not clear which of the servers on this machine is meant. */
+export function isSeveralServers(error: unknown): boolean {
+  return error instanceof CliError && error.code === severalServersCode;
 }
 
 function portOf(url: string): string {
@@ -99,8 +109,9 @@ export function localKey(environment: CliEnvironment, url: string): LocalKey | u
 
 /**
  * The environment of a command on a data folder: that of `--data-dir` or `RELAY_DATA_DIR`; of the server that
- * was started in this folder; `.relay` in this folder; or of the server that runs elsewhere. The settings are
- * those of the server: it reads `.env` in the folder that it was started in.
+ * `--url`, `RELAY_URL` or `RELAY_PORT` names; of the server that was started in this folder; `.relay` in this
+ * folder; or of the server that runs elsewhere. The settings are those of the server: it reads `.env` in the
+ * folder that it was started in.
  */
 export async function installationOf(
   environment: CliEnvironment,
@@ -121,20 +132,28 @@ export async function installationOf(
   return { ...environment, env: { ...settings, RELAY_DATA_DIR: found } };
 }
 
-/** Not one that runs elsewhere, if there is a data folder here. */
-function serverFor(environment: CliEnvironment, url?: string): RegisteredServer | undefined {
+/** Unless a setting names a server: not one that runs elsewhere, if there is a data folder here. */
+function serverFor(environment: CliEnvironment, named?: string): RegisteredServer | undefined {
+  const url = named ?? setting(environment, 'RELAY_URL');
   if (url !== undefined) return registeredAt(environment, url);
-  const folder = folderHere(environment);
-  const here = runningServers(environment.env).filter(
-    ({ cwd, dataDir }) => cwd === environment.cwd || dataDir === folder,
-  );
-  const server = here.length === 1 ? here[0] : here.find(({ dataDir }) => dataDir === folder);
-  if (server !== undefined || existsSync(folder)) return server;
+  if (setting(environment, 'RELAY_PORT') === undefined) {
+    const folder = folderHere(environment);
+    const here = runningServers(environment.env).filter(
+      ({ cwd, dataDir }) => cwd === environment.cwd || dataDir === folder,
+    );
+    const server = here.length === 1 ? here[0] : here.find(({ dataDir }) => dataDir === folder);
+    if (server === undefined && here.length > 1) throw severalServers(here);
+    if (server !== undefined || isDataFolder(folder)) return server;
+  }
   return registeredAt(environment, localUrl(environment));
 }
 
 function folderHere({ cwd }: CliEnvironment): string {
   return resolve(cwd, '.relay');
+}
+
+function isDataFolder(folder: string): boolean {
+  return existsSync(folder) && readdirSync(folder).length > 0;
 }
 
 /** A key in a new SQLite store would not be one of a running server that uses PostgreSQL. */

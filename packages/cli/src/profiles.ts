@@ -117,3 +117,9 @@ export function readPrivate(path: string): string | undefined {
   }
   return readFileSync(path, 'utf8').trim();
 }
+
+/** Whether a profile is the default now, and how to use it. */
+export function useOfProfile(environment: CliEnvironment, name: string) {
+  const isDefault = defaultProfile(readProfiles(environment))?.[0] === name;
+  return { isDefault, use: isDefault ? 'It is the default.' : `Use it with --profile ${name}.` };
+}

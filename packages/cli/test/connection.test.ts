@@ -158,7 +158,13 @@ describe('the settings of an installation', () => {
     register();
     const project = folder();
     mkdirSync(join(project, '.relay'));
+    expect(await settings(project)).toMatchObject({ RELAY_DATA_DIR: dataDir });
+    writeFileSync(join(project, '.relay/relay.db'), '');
     expect(await settings(project)).toMatchObject({ RELAY_DATA_DIR: join(project, '.relay') });
+    // Settings name a server, as for every other command.
+    for (const named of [{ RELAY_PORT: '4321' }, { RELAY_URL: url }]) {
+      expect(await settings(project, named)).toMatchObject({ RELAY_DATA_DIR: dataDir });
+    }
     // A server that was started here means its own data folder.
     mkdirSync(join(dataDir, '.relay'));
     expect(await settings(dataDir)).toMatchObject({ RELAY_DATA_DIR: dataDir });

@@ -58,6 +58,7 @@ type Input = NonNullable<Decision['input']>;
 
 export class ApprovalPrompt {
   readonly #options: ApprovalPromptOptions;
+  #asked: Pick<ApprovalRequest, 'id' | 'digest'> | undefined;
 
   constructor(options: ApprovalPromptOptions) {
     this.#options = options;
@@ -65,17 +66,22 @@ export class ApprovalPrompt {
 
   /**
    * `undefined`: the input has ended without a decision. Editing starts from the arguments of the `rejected`
-   * decision, if the server has rejected one.
+   * decision, if the server has rejected one about the same arguments.
    */
   async ask(
     request: ApprovalRequest,
     signal: AbortSignal,
     rejected?: Decision,
   ): Promise<Decision | undefined> {
+    const { id, digest } = request;
+    const isChanged = this.#asked?.id === id && this.#asked.digest !== digest;
+    this.#asked = { id, digest };
+    // What is typed now may still be meant for the arguments that were shown before.
+    if (isChanged) this.#options.terminal.ignoreNextInput();
     showRequest(request, this.#options);
     if (request.kind === 'question') return this.#question(request, signal);
     if (request.kind === 'outcome') return this.#outcome(signal);
-    return this.#permission(request, signal, rejected?.input);
+    return this.#permission(request, signal, isChanged ? undefined : rejected?.input);
   }
 
   async #permission(

@@ -56,7 +56,7 @@ export function withAttachments(text: string, options: AttachmentOptions): Attac
 export function quotedReference(word: string, cwd: string): string {
   const path = word.slice(1);
   const isFileWithSpaces =
-    word.startsWith('@') && /\s/.test(path) && isFile(resolvePath(path, cwd));
+    word.startsWith('@') && /^[^"]*\s[^"]*$/.test(path) && isFile(resolvePath(path, cwd));
   return isFileWithSpaces ? `@"${path}"` : word;
 }
 

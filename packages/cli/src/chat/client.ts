@@ -83,6 +83,11 @@ export interface ApprovalRequest {
   readonly idempotencyKey?: string | undefined;
 }
 
+/** Of the arguments that are shown: as another approver changed them, or as the agent asked. */
+export function shownDigest({ executedDigest, digest }: Approval): string {
+  return executedDigest ?? digest;
+}
+
 export function requestFromApproval(approval: Approval): ApprovalRequest {
   const { id, kind, tool, display, agentPath, prompt, schema, idempotencyKey } = approval;
   return {
@@ -90,7 +95,7 @@ export function requestFromApproval(approval: Approval): ApprovalRequest {
     kind,
     tool,
     params: approval.executedParams ?? approval.params,
-    digest: approval.executedDigest ?? approval.digest,
+    digest: shownDigest(approval),
     // The server escapes it too, but a server is not trusted with the terminal.
     text: escapeUnsafe(display.text),
     flags: display.flags,
@@ -101,7 +106,7 @@ export function requestFromApproval(approval: Approval): ApprovalRequest {
     schema,
     idempotencyKey,
     changedFrom: approval.executedParams === undefined ? undefined : approval.params,
-    votes: votesText(approval),
+    votes: (approval.quorum ?? 1) > 1 ? votesText(approval) : undefined,
   };
 }
 

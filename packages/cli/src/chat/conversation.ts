@@ -113,7 +113,7 @@ export class Conversation {
   note(line: string): void {
     const { terminal, status, writeLine } = this.#options;
     status.hide();
-    this.#transcript?.endText();
+    this.#transcript?.breakLine();
     terminal.writeAbove(() => writeLine(line));
   }
 
@@ -238,6 +238,15 @@ export class Conversation {
     const { print, terminal, writeLine } = this.#options;
     const startedAt = performance.now();
     let askedMs = 0;
+    /** The run waits for a decision that cannot be made: without this, the command would wait as well. */
+    const orLeave = async <Value>(signal: AbortSignal, work: Promise<Value>): Promise<Value> => {
+      try {
+        return await work;
+      } catch (error) {
+        if (!signal.aborted) left.abort(error);
+        throw error;
+      }
+    };
     const view = new TurnView({
       transcript: {
         endText: () => {
@@ -259,15 +268,8 @@ export class Conversation {
           }
         },
       },
-      decide: async (request, decision, signal) => {
-        try {
-          return await turn.decide(request, decision, signal);
-        } catch (error) {
-          // The run waits for a decision that cannot be sent.
-          if (!signal.aborted) left.abort(error);
-          throw error;
-        }
-      },
+      decide: (request, decision, signal) =>
+        orLeave(signal, turn.decide(request, decision, signal)),
       decision: (id) => turn.decision(id),
       writeLine,
       interrupt,
@@ -290,7 +292,7 @@ export class Conversation {
         if (event.type === 'approval_requested') {
           this.#requestedTools.set(event.id, event.tool);
           if (print.json) view.show(event);
-          view.enqueue(event.id, (signal) => turn.request(event, signal));
+          view.enqueue(event.id, (signal) => orLeave(signal, turn.request(event, signal)));
           continue;
         }
         if (event.type === 'error') {

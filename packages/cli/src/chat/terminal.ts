@@ -5,9 +5,9 @@
  * States: idle (an answer streams), prompting (the next line answers the prompt), suspended (another
  * program has the terminal) and ended (no more lines). A line typed while idle is kept for the next
  * message. It never answers an approval prompt that was not on the screen when it was typed: a `fresh`
- * prompt discards unfinished input and kept lines, which may have been meant as an answer. If the `fresh` prompt before it was closed, what
- * is typed now may still be meant for that one, so that the next one first discards input for a moment. In a pipe there is no echo, and lines are used
- * in order.
+ * prompt discards unfinished input and kept lines, which may have been meant as an answer. If the
+ * `fresh` prompt before it was closed, what is typed now may still be meant for that one, so that the
+ * next one first discards input for a moment. In a pipe there is no echo, and lines are used in order.
  *
  * On a terminal a message can have several lines: those of a pasted text, and those that end with a
  * backslash or with Alt-Enter. All but the last are in `#earlier` until the message is complete.
@@ -58,7 +58,7 @@ const modifiedEnter = /^.\[(?:13;[25]u|27;[25];13~)$/;
 
 const historySize = 500;
 const discardMs = 1_000;
-const discardNote = '  The request before this one is closed: input of the next second is ignored.';
+const discardNote = '  What was shown before is closed: input of the next second is ignored.';
 
 export interface TerminalTiming {
   readonly wait: (ms: number, signal: AbortSignal | undefined) => Promise<unknown>;
@@ -141,8 +141,8 @@ export class Terminal {
     const { prompt, prefill = '', fresh = false, signal } = options;
     if (signal?.aborted === true && fresh) this.#wasClosed = true;
     signal?.throwIfAborted();
-    if (fresh && this.isInteractive && this.#wasClosed) await this.#discardInput(signal);
     if (fresh && this.isInteractive) this.#discardTyped();
+    if (fresh && this.isInteractive && this.#wasClosed) await this.#discardInput(signal);
     const kept = this.#lines.shift();
     if (kept !== undefined) {
       this.#output.write(this.isInteractive ? `${prompt}${shownLines(kept.text)}\n` : '');
@@ -174,6 +174,11 @@ export class Terminal {
     this.#clearLine();
     signal?.throwIfAborted();
     this.#wasClosed = false;
+  }
+
+  /** The next `fresh` prompt ignores input for a moment, as after one that was closed. */
+  ignoreNextInput(): void {
+    this.#wasClosed = true;
   }
 
   /** Writes above an open prompt, which is shown again below. */

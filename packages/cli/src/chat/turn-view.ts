@@ -104,7 +104,9 @@ export class TurnView {
         writeLine(rejection);
         rejected = given;
         // Another approver may have changed or decided it.
-        current = await load(signal);
+        current = await unlessAborted(signal, load(signal));
+        signal.throwIfAborted();
+        if (current === undefined) throw new Dismissed('no longer pending');
       }
     } catch (error) {
       if (error instanceof Dismissed) {

@@ -14,13 +14,14 @@ export async function* runChecks(
   checksData: boolean,
 ): AsyncGenerator<Finding> {
   yield checkNode(process.versions.node);
-  if (checksData && isLocal(connection.url)) yield* checkData(environment);
+  const isDataChecked = checksData && isLocal(connection.url);
+  if (isDataChecked) yield* checkData(environment);
   let isUp = false;
   for await (const finding of checkServer(connection.url, cliVersion())) {
     if (finding.check === 'server') isUp = finding.state === 'ok';
     yield finding;
   }
-  const checked = checksData ? setting(environment, 'RELAY_DATA_DIR') : undefined;
+  const checked = isDataChecked ? setting(environment, 'RELAY_DATA_DIR') : undefined;
   const used = registeredAt(environment, connection.url)?.dataDir;
   if (isUp && checked !== undefined && used !== undefined && used !== checked) {
     const message = `This server uses another data folder than the one that was checked: ${used}`;

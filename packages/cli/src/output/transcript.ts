@@ -43,7 +43,12 @@ export class Transcript {
 
   /** Whether the cursor is behind text. */
   get isInLine(): boolean {
-    return this.#isInText && this.#markdown?.isAtLineStart !== true;
+    return this.#isLive && this.#isInText && this.#markdown?.isAtLineStart !== true;
+  }
+
+  /** So that something else can be shown on a line of its own, in the middle of a text. */
+  breakLine(): void {
+    if (this.#isLive) this.endText();
   }
 
   text(text: string): void {
@@ -55,11 +60,14 @@ export class Transcript {
       this.#pause = setTimeout(() => this.#markdown?.settle(), pauseMs).unref();
       return;
     }
+    if (!this.#isLive) {
+      this.#held += text;
+      return;
+    }
     const whole = this.#held + text;
-    const end = /[\uD800-\uDBFF]$/.test(whole) ? -1 : whole.length;
-    const complete = this.#isLive ? whole.slice(0, end) : '';
-    this.#held = whole.slice(complete.length);
-    this.#print.raw(escapeUnsafe(complete));
+    const isCut = /^[\uD800-\uDBFF]$/.test(whole.slice(-1));
+    this.#held = isCut ? whole.slice(-1) : '';
+    this.#print.raw(escapeUnsafe(isCut ? whole.slice(0, -1) : whole));
   }
 
   line(text: string): void {

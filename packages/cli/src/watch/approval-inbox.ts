@@ -4,7 +4,7 @@
  */
 import type { Approval, ApprovalsQuery, RelayClient } from '@relay/sdk';
 import { ApprovalPrompt } from '../chat/approval-prompt.ts';
-import { type Decision, requestFromApproval } from '../chat/client.ts';
+import { type Decision, requestFromApproval, shownDigest } from '../chat/client.ts';
 import { decideApproval, unsentNote } from '../chat/decide.ts';
 import { Interrupted, Terminal } from '../chat/terminal.ts';
 import { take, type Context } from '../command.ts';
@@ -40,8 +40,9 @@ export class ApprovalInbox {
   readonly #terminal: Terminal;
   readonly #prompt: ApprovalPrompt;
   readonly #stop = new AbortController();
-  /** Those that this key cannot decide, or has voted on. */
-  readonly #passed = new Set<string>();
+  /** Those that this key cannot decide, or has voted on, with the digest of what it voted on. */
+  readonly #passed = new Map<string, string | undefined>();
+  #hasEnded = false;
   #open:
     | { readonly id: string; readonly digest: string | undefined; readonly close: AbortController }
     | undefined;
@@ -63,7 +64,11 @@ export class ApprovalInbox {
   /** Until the person leaves. */
   async run(): Promise<void> {
     this.#terminal.onInterrupt = () => this.#leave();
-    this.#terminal.onEnd = () => this.#leave();
+    // Not at once: a decision may be on its way.
+    this.#terminal.onEnd = () => {
+      this.#hasEnded = true;
+      this.#wake();
+    };
     const interrupt = () => this.#terminal.interrupt();
     process.on('SIGINT', interrupt);
     const following = this.#follow();
@@ -118,8 +123,7 @@ export class ApprovalInbox {
     try {
       const approval = await this.#client.approvals.get(open.id);
       if (approval.status !== 'pending') open.close.abort(new DecidedElsewhere());
-      else if (requestFromApproval(approval).digest !== open.digest)
-        open.close.abort(new Changed());
+      else if (shownDigest(approval) !== open.digest) open.close.abort(new Changed());
     } catch (error) {
       // It is checked again when the feed is connected again.
       if (!isUnavailable(error)) throw error;
@@ -128,7 +132,7 @@ export class ApprovalInbox {
 
   async #work(): Promise<void> {
     let isIdle = false;
-    while (!this.#stop.signal.aborted) {
+    while (!this.#stop.signal.aborted && !this.#hasEnded) {
       this.#hasChanged = false;
       const [next, ...others] = await this.#again(() => this.#waiting());
       if (next !== undefined) {
@@ -148,7 +152,7 @@ export class ApprovalInbox {
 
   /** Resolves at the next change, or when the person leaves. */
   async #changed(): Promise<void> {
-    if (this.#hasChanged || this.#stop.signal.aborted) return;
+    if (this.#hasChanged || this.#hasEnded || this.#stop.signal.aborted) return;
     await new Promise<void>((resolve) => (this.#wake = resolve));
   }
 
@@ -163,7 +167,7 @@ export class ApprovalInbox {
     };
     const found = await take(this.#client.approvals.list(query), mostListed);
     return found
-      .filter(({ id }) => !this.#passed.has(id))
+      .filter((each) => this.#passed.get(each.id) !== shownDigest(each))
       .filter(({ agentPath }) => agent === undefined || agentPath.includes(agent))
       .toReversed();
   }
@@ -193,7 +197,7 @@ export class ApprovalInbox {
         }
         if (result.note !== undefined) this.#note(result.note);
         else await this.#report(id);
-        if (result.isPending) this.#passed.add(id);
+        if (result.isPending) this.#passed.set(id, result.digest);
         return true;
       }
     } catch (error) {

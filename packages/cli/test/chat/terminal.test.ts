@@ -130,8 +130,12 @@ describe('Terminal', () => {
     const asked = terminal.ask({ prompt, fresh: true, signal: first.signal });
     first.abort(new Error('decided by Ada'));
     await expect(asked).rejects.toThrow('decided by Ada');
+    // Not for this prompt: it is said that it is ignored.
+    await types('another message\r');
     const second = new AbortController();
     const next = terminal.ask({ prompt, fresh: true, signal: second.signal });
+    await settled();
+    expect(environment.out()).toContain('typed before this request: another message\n');
     await types('y\ry');
     expect(environment.out()).toContain('of the next second is ignored');
     // The next one can be closed as well before it opens.

@@ -116,6 +116,18 @@ describe('TurnView', () => {
     ]);
   });
 
+  test('says who decided, if that was meanwhile the reason of a rejection', async () => {
+    const { view, log, asking } = turnView(['it was changed']);
+    let isPending = true;
+    view.enqueue('a', async () => (isPending ? requestOf('a') : undefined));
+    await settled();
+    isPending = false;
+    asking[0]?.answer({ approved: true });
+    await settled();
+    await view.finish();
+    expect(log.slice(2)).toEqual(['write it was changed', 'write (denied by ada just now)']);
+  });
+
   test('interrupts the run on Ctrl-C at a prompt', async () => {
     const { view, enqueue, log, asking } = turnView();
     enqueue('a');

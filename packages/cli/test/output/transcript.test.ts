@@ -114,6 +114,16 @@ describe('a transcript', () => {
     expect(shownIn(fakeEnvironment(), [...events, call])).toBe('A whole one\n→ calculator {}\n');
   });
 
+  test('goes on in the same line of a pipe after a note, which is elsewhere', () => {
+    const environment = fakeEnvironment();
+    const transcript = new Transcript(new Print(environment, false));
+    transcript.text('One ');
+    transcript.breakLine();
+    transcript.text('answer');
+    transcript.endText();
+    expect(environment.out()).toBe('One answer\n');
+  });
+
   test('shows the arguments that a call runs with if the approver changed them', () => {
     const resolved = { type: 'approval_resolved', id: 'r1', status: 'approved' } as const;
     expect(shown({ ...resolved, executedParams: { text: 'better\u001b[2J' } })).toBe(

@@ -213,13 +213,9 @@ function checkCostLimit(
   const isLimited = limits?.costUsd !== undefined;
   if (!isLimited && budgets.every(({ costUsd }) => costUsd === undefined)) return;
   if (engine.models(tenantId).price?.(model) !== undefined) return;
-  throw new RelayError('invalid_request', missingPrice(model, isLimited ? 'limit' : 'budget'), {
-    details: [
-      {
-        path: isLimited ? 'limits.costUsd' : 'model',
-        message: `The model ${model} has no price`,
-      },
-    ],
+  if (!isLimited) throw new RelayError('invalid_request', missingPrice(model, 'budget'));
+  throw new RelayError('invalid_request', missingPrice(model, 'limit'), {
+    details: [{ path: 'limits.costUsd', message: `The model ${model} has no price` }],
   });
 }
 

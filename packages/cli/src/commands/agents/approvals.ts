@@ -240,7 +240,7 @@ async function unlessDecided(
   } catch (error) {
     if (!isApiError(error)) throw error;
     if (error.code === 'approval_changed') {
-      throw new CliError(error.code, 'Another approver changed the arguments of this call', {
+      throw new CliError(error.code, 'The arguments of this call are not those that were shown', {
         exit: exitCodes.conflict,
         hint: `look at it with "${relay} approvals show ${id}", then approve it with --digest`,
       });
@@ -315,12 +315,11 @@ async function printDecision(context: Context, approval: Approval): Promise<void
   const { print } = context;
   print.result(approval, decisionText(approval));
   const { keys } = await context.client();
-  const { tenant } = await keys.current();
-  if (!tenant.paused) return;
-  const rest = `goes on with "${relay} unpause"`;
-  print.note(
-    `The decision is stored. The tenant ${tenant.name} is paused: what waits for it ${rest}.`,
-  );
+  // The decision is stored, whether or not this works.
+  const key = await keys.current().catch(() => undefined);
+  if (key?.tenant.paused !== true) return;
+  const { name } = key.tenant;
+  print.note(`The tenant ${name} is paused: the run goes on after "${relay} unpause".`);
 }
 
 function decisionText(approval: Approval): string {

@@ -146,7 +146,12 @@ async function addGrant(
 
 /** A grant can also be for a tool that only a caller, an agent or a session has. */
 async function noteNoEffect({ print }: Context, client: RelayClient, name: string): Promise<void> {
-  const { tools } = await client.tools();
+  // The command has succeeded, whether or not this works.
+  const tools = await client.tools().then(
+    (listed) => listed.tools,
+    () => undefined,
+  );
+  if (tools === undefined) return;
   const tool = tools.find((each) => each.name === name);
   if (tool?.needsApproval === true) {
     print.note(`${name} declares needsApproval: each call needs an approval, whatever is granted.`);

@@ -1,9 +1,8 @@
 import type { Memory } from '@relay/sdk';
 import { type CliCommand, type Context, pageSize, take, takeCounted } from '../../command.ts';
-import { CliError, exitCodes, usageError } from '../../errors.ts';
 import { count, duration } from '../../options.ts';
 import type { Column } from '../../output/table.ts';
-import { confirmed } from '../../input.ts';
+import { confirmDeletion } from '../../input.ts';
 
 export function registerMemories(program: CliCommand): void {
   const memories = program
@@ -120,14 +119,7 @@ async function clearMemories(
   context: Context<{ yes?: boolean }>,
   [namespace = '']: readonly string[],
 ) {
-  if (context.options.yes !== true) {
-    if (context.environment.stdin.isTTY !== true) {
-      throw usageError(`This deletes all memories in ${namespace}`, 'confirm with --yes');
-    }
-    if (!(await confirmed(context.environment, `Delete all memories in ${namespace}?`))) {
-      throw new CliError('interrupted', 'Nothing was deleted', { exit: exitCodes.interrupted });
-    }
-  }
+  await confirmDeletion(context, `all memories in ${namespace}`);
   const { memories } = await context.client();
   await memories.clear(namespace);
   context.print.result({ namespace, status: 'cleared' }, `Deleted all memories in ${namespace}.`);

@@ -4,7 +4,7 @@ import { Option } from 'commander';
 import { type CliCommand, type Context, take, takeCounted } from '../../command.ts';
 import { CliError, failureOf, usageError } from '../../errors.ts';
 import { findSession } from '../../handles.ts';
-import { confirmed } from '../../input.ts';
+import { confirmDeletion } from '../../input.ts';
 import { collect, count } from '../../options.ts';
 import { escapeLine } from '../../output/escape.ts';
 import type { Fields } from '../../output/print.ts';
@@ -510,10 +510,7 @@ async function dropSessions(context: Context<{ yes?: boolean }>, named: readonly
   const client = await context.client();
   for (const each of orPicked(named)) {
     const { id, identity } = await findSession(context, each);
-    const question = `Delete @${identity.handle} with its events and deliveries?`;
-    if (context.options.yes !== true && !(await confirmed(context.environment, question))) {
-      throw usageError(`This deletes @${identity.handle}, with its events`, 'confirm with --yes');
-    }
+    await confirmDeletion(context, `@${identity.handle} with its events and deliveries`);
     await client.sessions.drop(id);
     context.print.result({ id, status: 'deleted' }, `Deleted @${identity.handle}.`);
   }

@@ -1,4 +1,5 @@
 import type { CliCommand, Context } from '../../command.ts';
+import { setting } from '../../environment.ts';
 import { existingStore } from '../../local-server.ts';
 
 export function registerBootstrap(program: CliCommand): void {
@@ -29,5 +30,8 @@ async function bootstrap(context: Context<Options>): Promise<void> {
   const { makeTenantKey } = await import('@relay/server/operator');
   const { env, cwd } = existingStore(await context.installation(dataDir));
   const key = await makeTenantKey({ env, cwd }, tenant, { workspace });
-  context.print.secret(key, `API key of the tenant ${tenant} (shown only once):`, key.apiKey);
+  const where =
+    setting({ env }, 'RELAY_DATABASE_URL') === undefined ? env['RELAY_DATA_DIR'] : 'the database';
+  const note = `API key of the tenant ${tenant} in ${where} (shown only once):`;
+  context.print.secret(key, note, key.apiKey);
 }

@@ -1,9 +1,10 @@
+import { runningServers } from '@relay/server/registration';
 import type { CliCommand, Context } from '../../command.ts';
 import { connectionOf } from '../../connection.ts';
 import type { CheckedConnection } from '../../doctor/key.ts';
-import { setting } from '../../environment.ts';
+import { type CliEnvironment, setting } from '../../environment.ts';
 import { CliError } from '../../errors.ts';
-import { localUrl } from '../../local-server.ts';
+import { isSeveralServers, localUrl } from '../../local-server.ts';
 import { escapeUnsafe } from '../../output/escape.ts';
 
 export function registerDoctor(program: CliCommand): void {
@@ -23,21 +24,30 @@ export function registerDoctor(program: CliCommand): void {
     .handle(diagnose);
 }
 
-/**
- * The server of the data folder that is checked, unless another one is named. A file with keys that others can
- * read is reported like any other problem.
- */
+/** A file with keys that others can read is reported like any other problem. */
 function connectionToCheck(context: Context, dataDir: string | undefined): CheckedConnection {
   const { environment, options } = context;
-  const target = { ...options, dataDir };
   try {
-    return connectionOf(environment, target);
+    return connectionOf(environment, { ...options, dataDir });
   } catch (error) {
     const isNamed = (options.profile ?? setting(environment, 'RELAY_PROFILE')) !== undefined;
     // The file says which server the profile is for.
     if (!(error instanceof CliError) || error.code !== 'file_not_private' || isNamed) throw error;
     const url = options.url ?? setting(environment, 'RELAY_URL') ?? localUrl(environment, dataDir);
     return { url, apiKey: undefined, keyFrom: undefined, keyProblem: error };
+  }
+}
+
+/** The server that other commands use; that of the data folder, if these would have to choose. */
+function serverToCheck(context: Context<Options>, installation: CliEnvironment): CheckedConnection {
+  const { remote, dataDir } = context.options;
+  const checked = setting(installation, 'RELAY_DATA_DIR');
+  const isUsed = runningServers(installation.env).some((server) => server.dataDir === checked);
+  try {
+    return connectionToCheck(context, isUsed && remote !== true ? checked : dataDir);
+  } catch (error) {
+    if (!isSeveralServers(error) || remote === true) throw error;
+    return connectionToCheck(context, checked);
   }
 }
 
@@ -51,7 +61,7 @@ interface Options {
 async function diagnose(context: Context<Options>): Promise<void> {
   const { print, options } = context;
   const installation = await context.installation(options.dataDir);
-  const connection = connectionToCheck(context, setting(installation, 'RELAY_DATA_DIR'));
+  const connection = serverToCheck(context, installation);
   const { runChecks } = await import('../../doctor/doctor.ts');
   let failed = 0;
   const checksData = options.remote !== true;

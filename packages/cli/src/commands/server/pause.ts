@@ -26,8 +26,6 @@ async function setPaused(context: Context, paused: boolean): Promise<void> {
   const open = count === 1 ? '1 open run' : `${count} open runs`;
   context.print.result(
     changed,
-    paused
-      ? `Paused: ${open}. "${relay} unpause" lets them go on.`
-      : `Runs start and go on: ${open}.`,
+    paused ? `Paused: ${open}. "${relay} unpause" lets them go on.` : `Unpaused: ${open}.`,
   );
 }

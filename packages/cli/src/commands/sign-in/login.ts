@@ -17,12 +17,12 @@ import {
   withAddress,
 } from '../../local-server.ts';
 import {
-  defaultProfile,
   deleteProfile,
   localName,
   profilesPath,
   readProfiles,
   storeProfile,
+  useOfProfile,
 } from '../../profiles.ts';
 
 export function registerLogin(program: CliCommand): void {
@@ -70,12 +70,11 @@ async function logInByKey(context: Context<LoginOptions>, url: string): Promise<
   const key = await checkedKey(url, apiKey, 'the given key');
   const name = options.name ?? new URL(url).host;
   storeProfile(environment, name, { url, apiKey });
-  const isDefault = defaultProfile(readProfiles(environment))?.[0] === name;
-  const next = isDefault ? 'It is the default.' : `Use it with --profile ${name}.`;
+  const { isDefault, use } = useOfProfile(environment, name);
   print.result(
     { url, profile: name, isDefault, key },
     print.wrapped(
-      `${signedIn(url, key)}\nStored as the profile ${name} in ${profilesPath(environment)}. ${next}`,
+      `${signedIn(url, key)}\nStored as the profile ${name} in ${profilesPath(environment)}. ${use}`,
     ),
   );
 }

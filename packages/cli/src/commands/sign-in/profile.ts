@@ -10,6 +10,7 @@ import {
   profileNamed,
   readProfiles,
   storeProfile,
+  useOfProfile,
   writeProfiles,
 } from '../../profiles.ts';
 
@@ -64,8 +65,7 @@ async function addProfile(context: Context<AddOptions>, [name = '']: readonly st
   // Fails now if the file is missing or not private.
   keyOf(environment, profile);
   storeProfile(environment, name, profile);
-  const isDefault = defaultProfile(readProfiles(environment))?.[0] === name;
-  const use = isDefault ? 'It is the default.' : `Use it with --profile ${name}.`;
+  const { isDefault, use } = useOfProfile(environment, name);
   print.result({ name, url, keyFile, isDefault }, `Added the profile ${name}. ${use}`);
 }
 
