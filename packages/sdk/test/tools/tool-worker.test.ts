@@ -411,7 +411,10 @@ describe('result of a function', () => {
     fixture.stream.frame(7, call);
     await later(1);
     gone.abort(new Error('closing down'));
-    await later(60_000);
+    // A request may end only after the time has passed.
+    for (let waits = 0; waits === 0 || (waits < 5 && vi.getTimerCount() > 0); waits += 1) {
+      await later(60_000);
+    }
     expect(fixture.bodiesOf(post).length).toBeLessThan(8);
     expect(vi.getTimerCount()).toBe(0);
   });
