@@ -80,6 +80,13 @@ test('pause keeps runs from starting and going on until unpause', async () => {
   expect((await run('chat', 'say 1')).code).toBe(0);
 });
 
+test('a chat that needs a key says first that there is no server', async () => {
+  const env = { RELAY_URL: 'http://127.0.0.1:9', RELAY_API_KEY: '' };
+  const failed = await runIn({ env }, 'chat', '--agent', 'support', 'hi');
+  expect(failed).toMatchObject({ code: 6, out: '' });
+  expect(failed.err).toContain('is the server running?');
+});
+
 test('the completion offers recent ids with what they are, and nothing without a server', async () => {
   const id = await finished('say 7');
   const { approvalId } = await waitingNote(fixture, 'completed');

@@ -221,7 +221,8 @@ export class ApprovalPrompt {
 
   #unchanged(edited: string | undefined): undefined {
     const failure = 'The editor failed, and nothing was changed.';
-    this.#options.writeLine(`  ${edited === undefined ? failure : 'Nothing was changed.'}`);
+    const same = 'Nothing was changed: the arguments are those that the editor began with.';
+    this.#options.writeLine(`  ${edited === undefined ? failure : same}`);
   }
 
   async #editedLine(params: unknown, signal: AbortSignal): Promise<Input | undefined> {

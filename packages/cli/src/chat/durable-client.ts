@@ -28,6 +28,8 @@ export interface DurableChatOptions {
 export class DurableChatClient implements ChatClient {
   readonly #options: DurableChatOptions;
   #conversationId: string | undefined;
+  /** Of the conversation, if its stream was interrupted before it named the conversation. */
+  #firstRunId: string | undefined;
   model: string | undefined;
   #agent: string | undefined;
 
@@ -62,10 +64,14 @@ export class DurableChatClient implements ChatClient {
 
   startNew(): void {
     this.#conversationId = undefined;
+    this.#firstRunId = undefined;
   }
 
   async send(message: MessageContent, { signal }: AbortController): Promise<ChatTurn> {
     const { client, note } = this.#options;
+    if (this.#firstRunId !== undefined) {
+      this.#conversationId ??= (await client.runs.get(this.#firstRunId, { signal })).conversationId;
+    }
     const body = { message, agent: this.#agent, conversationId: this.#conversationId };
     const run = await client.runs
       .sendMessage(
@@ -77,8 +83,8 @@ export class DurableChatClient implements ChatClient {
         if (isApiError(error) && error.code === 'unknown_agent') await this.agent(signal);
         throw error;
       });
-    this.#conversationId ??= (await client.runs.get(run.id, { signal })).conversationId;
-    return new DurableTurn(client, run, note);
+    this.#firstRunId ??= run.id;
+    return new DurableTurn(client, run, note, (id) => (this.#conversationId ??= id));
   }
 
   /**
@@ -144,19 +150,29 @@ class DurableTurn implements ChatTurn {
   readonly #client: RelayClient;
   readonly #run: RunHandle;
   readonly #note: (line: string) => void;
+  readonly #onConversation: (id: string) => void;
 
-  constructor(client: RelayClient, run: RunHandle, note: (line: string) => void) {
+  constructor(
+    client: RelayClient,
+    run: RunHandle,
+    note: (line: string) => void,
+    onConversation: (id: string) => void = () => {},
+  ) {
     this.#client = client;
     this.#run = run;
     this.#note = note;
+    this.#onConversation = onConversation;
   }
 
   get runId(): string {
     return this.#run.id;
   }
 
-  [Symbol.asyncIterator](): AsyncIterator<RunStreamEvent> {
-    return this.#run[Symbol.asyncIterator]();
+  async *[Symbol.asyncIterator](): AsyncIterator<RunStreamEvent> {
+    for await (const event of this.#run) {
+      if (event.type === 'run') this.#onConversation(event.conversationId);
+      yield event;
+    }
   }
 
   async request(

@@ -30,8 +30,8 @@ const isSource = import.meta.url.endsWith('.ts');
 const preload = new URL(`./report-imports.${isSource ? 'ts' : 'js'}`, import.meta.url).href;
 
 /** A server that ran for this long before it crashed does not keep crashing. */
-const stableMs = 60_000;
-const maxDelayMs = 30_000;
+const stableMs = 10_000;
+const maxDelayMs = 8_000;
 
 interface Ended {
   readonly code: number | null;

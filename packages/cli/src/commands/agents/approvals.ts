@@ -16,6 +16,7 @@ interface ListOptions {
   readonly status?: Approval['status'];
   readonly all?: boolean;
   readonly run?: string;
+  readonly tool?: string;
   readonly mine?: boolean;
   readonly limit: number;
 }
@@ -33,6 +34,7 @@ export function registerApprovals(program: CliCommand): void {
     )
     .option('--all', 'include decided approvals')
     .option('--run <run>', 'only approvals of this run')
+    .option('--tool <name>', 'only calls of this tool')
     .option('--mine', 'only pending approvals that you may decide and have not voted on')
     .option('--limit <n>', 'maximum number of results', count, 20)
     .examples(['relay approvals list', 'relay approvals list --status denied --json'])
@@ -106,7 +108,7 @@ export function registerApprovals(program: CliCommand): void {
 }
 
 async function listApprovals(context: Context<ListOptions>): Promise<void> {
-  const { status, all, run, limit, mine } = context.options;
+  const { status, all, run, tool, limit, mine } = context.options;
   if (mine === true && (status !== undefined || all === true)) {
     throw usageError('--mine lists pending approvals: not together with --status or --all');
   }
@@ -114,7 +116,7 @@ async function listApprovals(context: Context<ListOptions>): Promise<void> {
   const { approvals, sessions } = await context.client();
   const decidable = mine === true ? 'true' : undefined;
   const runId = await context.optionalId('run', run);
-  const query = { status: wanted, runId, decidable, ...context.page(limit) } as const;
+  const query = { status: wanted, runId, tool, decidable, ...context.page(limit) } as const;
   const listed = await takeCounted(approvals.list(query), limit);
   const handles = await handlesOf(sessions, listed.items);
   context.print.list(

@@ -53,7 +53,7 @@ export function registerChat(program: CliCommand): void {
 async function chat(context: Context<Options>, words: readonly string[]): Promise<void> {
   const { environment, print, options, connection } = context;
   checkOptions(options);
-  if (connection.apiKey === undefined) checkKeyless(connection.url, options);
+  if (connection.apiKey === undefined) await checkKeyless(context);
   const [{ Terminal }, { Conversation }, { StatusLine }, attachments, { editorFor }] =
     await Promise.all([
       import('../../chat/terminal.ts'),
@@ -171,15 +171,18 @@ function approvalsFor({ headless, deny }: Options): 'ask' | 'wait' | 'deny' {
   return headless === true ? 'wait' : 'ask';
 }
 
-function checkKeyless(url: string, options: Options): void {
+async function checkKeyless(context: Context<Options>): Promise<void> {
+  const { url } = context.connection;
   if (!isLocal(url)) {
     throw new CliError('unauthorized', `No API key for ${url}`, {
       exit: exitCodes.notAllowed,
       hint: `${needsKey}, or use --profile`,
     });
   }
-  const { agent, conversation } = options;
-  if (agent !== undefined || conversation !== undefined || options.continue === true) {
+  const { agent, conversation, continue: isContinued } = context.options;
+  if (agent !== undefined || conversation !== undefined || isContinued === true) {
+    // The key is that of the server which runs here: without one, its absence is what is wrong.
+    await (await context.client()).health();
     throw usageError('--agent, --continue and --conversation need a key', needsKey);
   }
 }

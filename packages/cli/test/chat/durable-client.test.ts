@@ -1,0 +1,53 @@
+import type { RelayClient, RunStreamEvent } from '@relay/sdk';
+import { expect, test } from 'vitest';
+import { DurableChatClient } from '../../src/chat/durable-client.ts';
+
+type Sent = Parameters<RelayClient['runs']['sendMessage']>[0];
+
+/** A server that answers nothing but messages, and loses the connection before the first frame of some runs. */
+function chatOf(streams: readonly (readonly RunStreamEvent[])[]) {
+  const sent: Sent[] = [];
+  const runs = {
+    sendMessage: async (body: Sent) => {
+      sent.push(body);
+      const events = streams[sent.length - 1] ?? [];
+      return {
+        id: `run-${sent.length}`,
+        [Symbol.asyncIterator]: async function* () {
+          yield* events;
+        },
+      };
+    },
+    get: async (id: string) => ({ id, conversationId: `conversation of ${id}` }),
+  };
+  const client = { runs } as unknown as RelayClient;
+  const chat = new DurableChatClient({ client, model: 'demo', agent: 'a', note: () => {} });
+  const say = async (message: string) => {
+    for await (const _ of await chat.send(message, new AbortController()));
+  };
+  return { chat, say, sent, runs };
+}
+
+const run = { type: 'run', id: 'run-1', conversationId: 'c-1', agent: 'a', seq: 1 } as const;
+
+test('a message needs no other request than its stream, which names the conversation', async () => {
+  const { chat, say, sent, runs } = chatOf([[run]]);
+  runs.get = async () => Promise.reject(new Error('The server is down'));
+  await say('one');
+  await say('two');
+  expect(sent.map(({ conversationId }) => conversationId)).toEqual([undefined, 'c-1']);
+  expect(chat.conversationId).toBe('c-1');
+});
+
+test('a message goes to the same conversation after a stream that ended before it named it', async () => {
+  const { chat, say, sent } = chatOf([[]]);
+  await say('one');
+  await say('two');
+  chat.startNew();
+  await say('three');
+  expect(sent.map(({ conversationId }) => conversationId)).toEqual([
+    undefined,
+    'conversation of run-1',
+    undefined,
+  ]);
+});
