@@ -163,7 +163,7 @@ async function checkPort({ env, cwd }: ServeOptions): Promise<void> {
     if (other === undefined) throw error;
     throw new ConfigError(
       `Port ${port} is in use by another Relay server: pid ${other.pid}, started in ${other.cwd}, ` +
-        `data in ${other.dataDir}. Stop it, or set RELAY_PORT to another port`,
+        `data in ${other.dataDir}. Stop it, or choose another port with --port or RELAY_PORT`,
     );
   } finally {
     await new Promise<void>((resolve) => probe.close(() => resolve()));
@@ -353,9 +353,9 @@ export function startErrorExcerpt(error: unknown): string | undefined {
 export function explainStartError(error: unknown): string | undefined {
   if (error instanceof ConfigError || error instanceof RelayError) return error.message;
   const { code, port } = (error ?? {}) as { code?: string; port?: number };
-  if (code === 'EADDRINUSE') return `Port ${port} is in use; set RELAY_PORT to another one`;
+  if (code === 'EADDRINUSE') return `Port ${port} is in use; choose another one with --port or RELAY_PORT`;
   if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
-    return `Relay cannot listen: ${(error as Error).message}; check RELAY_HOST and RELAY_PORT`;
+    return `Relay cannot listen: ${(error as Error).message}; check --host and --port, or RELAY_HOST and RELAY_PORT`;
   }
   return undefined;
 }
