@@ -48,7 +48,7 @@ async function startServer(more: Record<string, string> = {}) {
   });
   let said = '';
   child.stdout.on('data', (chunk) => (said += String(chunk)));
-  await expect.poll(() => said).toContain('listening on');
+  await expect.poll(() => said).toMatch(/listening on [^]*pid +\d+\n/);
   return {
     pid: child.pid,
     dataDir,
