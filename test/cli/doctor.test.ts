@@ -217,11 +217,15 @@ test('checks the data folder of the current folder, also if other servers run', 
   await own.start();
   await own.stop();
   rmSync(join(project, '.relay/master-key'));
+  writeFileSync(join(project, '.env'), 'RELAY_PORT=9\n');
   const here = async (state: string) => {
     const env = { XDG_STATE_HOME: state, RELAY_URL: '', RELAY_DATA_DIR: '' };
     const findings = values<Finding>(await relay(['doctor', '--json'], { env, cwd: project }));
     return (check: string) => findings.filter((each) => each.check === check);
   };
+  expect((await here(empty()))('server')).toMatchObject([
+    { state: 'wrong', message: expect.stringContaining('http://127.0.0.1:9') },
+  ]);
   const state = empty();
   const one = new LocalServer({ XDG_STATE_HOME: state });
   const other = new LocalServer({ XDG_STATE_HOME: state });

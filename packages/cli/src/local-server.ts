@@ -14,7 +14,11 @@ import { readPrivate } from './profiles.ts';
 const defaultPort = '4000';
 
 /** A data folder, `RELAY_PORT` and `RELAY_DATA_DIR` select a server. Without them it is the one that runs. */
-export function localUrl(environment: CliEnvironment, dataDir?: string): string {
+export function localUrl(
+  environment: CliEnvironment,
+  dataDir?: string,
+  usualPort = defaultPort,
+): string {
   const port = setting(environment, 'RELAY_PORT');
   const named =
     dataDir === undefined ? namedDataDir(environment) : resolve(environment.cwd, dataDir);
@@ -23,7 +27,7 @@ export function localUrl(environment: CliEnvironment, dataDir?: string): string 
       (port === undefined || portOf(url) === port) && (named === undefined || dataDir === named),
   );
   if (port !== undefined || named !== undefined || servers.length < 2) {
-    return servers[0]?.url ?? `http://127.0.0.1:${port ?? defaultPort}`;
+    return servers[0]?.url ?? `http://127.0.0.1:${port ?? usualPort}`;
   }
   const here = servers.filter(({ dataDir }) => dirname(dataDir) === environment.cwd);
   if (here.length === 1 && here[0] !== undefined) return here[0].url;

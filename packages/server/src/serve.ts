@@ -353,7 +353,8 @@ export function startErrorExcerpt(error: unknown): string | undefined {
 export function explainStartError(error: unknown): string | undefined {
   if (error instanceof ConfigError || error instanceof RelayError) return error.message;
   const { code, port } = (error ?? {}) as { code?: string; port?: number };
-  if (code === 'EADDRINUSE') return `Port ${port} is in use; choose another one with --port or RELAY_PORT`;
+  if (code === 'EADDRINUSE')
+    return `Port ${port} is in use; choose another one with --port or RELAY_PORT`;
   if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
     return `Relay cannot listen: ${(error as Error).message}; check --host and --port, or RELAY_HOST and RELAY_PORT`;
   }

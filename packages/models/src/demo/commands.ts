@@ -23,7 +23,7 @@ const help = `Hello! I am the demo model: I need no key, and I do what these com
 - calculate 23*47
 - notify <text>: send a note, which asks for your approval first
 - use <tool> <json>: call any tool; several lines are several calls at once
-- say <n>: stream n tokens
+- say <n>: stream n tokens, at most 100,000
 - slow <ms>: wait in the middle of an answer
 - fail <status>: fail as a provider does
 - hand off to <agent>`;

@@ -1,6 +1,6 @@
 import { runningServers } from '@relay/server/registration';
 import type { CliCommand, Context } from '../../command.ts';
-import { connectionOf } from '../../connection.ts';
+import { connectionOf, type Target } from '../../connection.ts';
 import type { CheckedConnection } from '../../doctor/key.ts';
 import { type CliEnvironment, setting } from '../../environment.ts';
 import { CliError } from '../../errors.ts';
@@ -25,15 +25,19 @@ export function registerDoctor(program: CliCommand): void {
 }
 
 /** A file with keys that others can read is reported like any other problem. */
-function connectionToCheck(context: Context, dataDir: string | undefined): CheckedConnection {
-  const { environment, options } = context;
+function connectionToCheck(
+  { environment, options }: Context,
+  local: Pick<Target, 'dataDir' | 'usualPort'>,
+): CheckedConnection {
   try {
-    return connectionOf(environment, { ...options, dataDir });
+    return connectionOf(environment, { ...options, ...local });
   } catch (error) {
     const isNamed = (options.profile ?? setting(environment, 'RELAY_PROFILE')) !== undefined;
     // The file says which server the profile is for.
     if (!(error instanceof CliError) || error.code !== 'file_not_private' || isNamed) throw error;
-    const url = options.url ?? setting(environment, 'RELAY_URL') ?? localUrl(environment, dataDir);
+    const { dataDir, usualPort } = local;
+    const given = options.url ?? setting(environment, 'RELAY_URL');
+    const url = given ?? localUrl(environment, dataDir, usualPort);
     return { url, apiKey: undefined, keyFrom: undefined, keyProblem: error };
   }
 }
@@ -43,11 +47,13 @@ function serverToCheck(context: Context<Options>, installation: CliEnvironment):
   const { remote, dataDir } = context.options;
   const checked = setting(installation, 'RELAY_DATA_DIR');
   const isUsed = runningServers(installation.env).some((server) => server.dataDir === checked);
+  const usualPort = setting(installation, 'RELAY_PORT');
   try {
-    return connectionToCheck(context, isUsed && remote !== true ? checked : dataDir);
+    const folder = isUsed && remote !== true ? checked : dataDir;
+    return connectionToCheck(context, { dataDir: folder, usualPort });
   } catch (error) {
     if (!isSeveralServers(error) || remote === true) throw error;
-    return connectionToCheck(context, checked);
+    return connectionToCheck(context, { dataDir: checked, usualPort });
   }
 }
 
