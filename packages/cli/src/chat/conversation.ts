@@ -1,5 +1,6 @@
 /** The chat loop: reads a message, shows its turn, and repeats until the user leaves. */
-import type { Run, RunResult, RunStreamEvent } from '@relay/sdk';
+import type { RunResult, RunStreamEvent } from '@relay/sdk';
+import type { History } from './durable-client.ts';
 import { CliError, exitCodes, failureOf, isApiError } from '../errors.ts';
 import { timeoutError } from '../deadline.ts';
 import { answerCommand, waitsText } from '../output/decision-text.ts';
@@ -117,8 +118,12 @@ export class Conversation {
     terminal.writeAbove(() => writeLine(line));
   }
 
-  showHistory(runs: readonly Run[]): void {
+  showHistory({ runs, earlier }: History): void {
     const { writeLine, print, terminal } = this.#options;
+    if (earlier > 0) {
+      const messages = earlier === 1 ? '1 earlier message is' : `${earlier} earlier messages are`;
+      writeLine(print.paint('dim', `(${messages} part of the conversation, but not shown)`));
+    }
     for (const run of runs) {
       const { id, output = '', status } = run;
       const text = inputText(run);

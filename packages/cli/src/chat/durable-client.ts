@@ -25,6 +25,13 @@ export interface DurableChatOptions {
   readonly note: (line: string) => void;
 }
 
+/** The end of a conversation. */
+export interface History {
+  readonly runs: readonly Run[];
+  /** How many came before. */
+  readonly earlier: number;
+}
+
 export class DurableChatClient implements ChatClient {
   readonly #options: DurableChatOptions;
   #conversationId: string | undefined;
@@ -91,9 +98,10 @@ export class DurableChatClient implements ChatClient {
    * Continues a conversation, with its last agent and model by default. Returns its last runs, oldest
    * first.
    */
-  async resume(conversationId: string, limit: number): Promise<readonly Run[]> {
-    const page = await this.#options.client.runs.list({ conversationId, limit }).page();
-    const [last] = page.items;
+  async resume(conversationId: string, limit: number): Promise<History> {
+    const query = { conversationId, limit, count: 'true' } as const;
+    const { items, total = items.length } = await this.#options.client.runs.list(query).page();
+    const [last] = items;
     if (last === undefined) {
       throw new CliError('not_found', `No such conversation: ${conversationId}`, {
         exit: exitCodes.notFound,
@@ -103,7 +111,7 @@ export class DurableChatClient implements ChatClient {
     this.#conversationId = conversationId;
     this.#agent = this.#options.agent ?? last.agent;
     this.model = this.#options.model ?? last.model;
-    return page.items.toReversed();
+    return { runs: items.toReversed(), earlier: total - items.length };
   }
 
   /** Follows a run of the conversation that has not ended. */

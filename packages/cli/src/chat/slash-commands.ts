@@ -180,15 +180,15 @@ export class SlashCommands {
 
   /** An agent that names no tools has all of them in a chat. */
   async #tools(): Promise<void> {
-    const { client, durable } = this.#options;
-    const { tools } = await client.tools();
-    const agent = await durable?.agent();
+    const durable = this.#withKey('/tools');
+    const { tools } = await this.#options.client.tools();
+    const agent = await durable.agent();
     const own = tools.filter(({ name, needs }) => {
-      if (needs === 'session' || (needs === 'memory' && agent?.memory === undefined)) return false;
-      return agent?.tools?.includes(name) ?? true;
+      if (needs === 'session' || (needs === 'memory' && agent.memory === undefined)) return false;
+      return agent.tools?.includes(name) ?? true;
     });
     this.#list(own, toolColumns);
-    const { handoffs = [] } = agent ?? {};
+    const { handoffs = [] } = agent;
     if (handoffs.length > 0) this.#say(`It can hand off to ${handoffs.join(', ')}.`);
   }
 

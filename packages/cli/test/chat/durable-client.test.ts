@@ -51,3 +51,12 @@ test('a message goes to the same conversation after a stream that ended before i
     undefined,
   ]);
 });
+
+test('a conversation that is continued says how much of it is not shown', async () => {
+  const { chat, runs } = chatOf([]);
+  const items = [2, 1].map((n) => ({ id: `run-${n}`, agent: 'a', model: 'demo' }));
+  const list = () => ({ page: async () => ({ items, total: 7 }) });
+  Object.assign(runs, { list });
+  const { runs: shown, earlier } = await chat.resume('c-1', 2);
+  expect([shown.map(({ id }) => id), earlier]).toEqual([['run-1', 'run-2'], 5]);
+});

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
-import type { RelayClient, Run } from '@relay/sdk';
+import type { RelayClient } from '@relay/sdk';
+import type { History } from '../../chat/durable-client.ts';
 import type { DurableChatClient } from '../../chat/durable-client.ts';
 import type { CliCommand, Context } from '../../command.ts';
 import { timeoutOption } from '../../deadline.ts';
@@ -100,18 +101,21 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
     });
     note = (line) => conversation.note(line);
     /** False: the user has left. */
-    const follow = async (runs: readonly Run[]) => {
-      conversation.showHistory(runs);
-      const last = runs.at(-1);
+    const follow = async (history: History | undefined) => {
+      if (history === undefined) return true;
+      conversation.showHistory(history);
+      const last = history.runs.at(-1);
       const isActive = last !== undefined && /^(queued|running|waiting)$/.test(last.status);
       if (!isActive || durable === undefined) return true;
       return conversation.showTurn(async (left) => durable.rejoin(last, left));
     };
     const resume = async (id: string) =>
-      follow((await durable?.resume(await context.id('conversation', id), historyLength)) ?? []);
+      follow(await durable?.resume(await context.id('conversation', id), historyLength));
     const conversationId = await conversationToResume(context, client);
     const earlier =
-      conversationId === undefined ? [] : await durable?.resume(conversationId, historyLength);
+      conversationId === undefined
+        ? undefined
+        : await durable?.resume(conversationId, historyLength);
     // Fails now if there is no such agent. The timeout of a single message includes the search for it.
     const agent = words.length === 0 ? await durable?.agent() : undefined;
     if (terminal.isInteractive && words.length === 0) {
@@ -121,7 +125,7 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
       writeLine(print.paint('dim', `${escapeLine(name)} at ${connection.url}. ${keysHelp}`));
       if (connection.apiKey === undefined) writeLine(print.paint('dim', keylessNote));
     }
-    const isFollowed = await follow(earlier ?? []).catch((error: unknown) => {
+    const isFollowed = await follow(earlier).catch((error: unknown) => {
       throw isLeftWaiting(error) ? unsentError(error, words.length > 0) : error;
     });
     if (!isFollowed) {
