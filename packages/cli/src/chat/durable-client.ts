@@ -133,7 +133,6 @@ export class DurableChatClient implements ChatClient {
 
   /** An agent can have its own model. Otherwise `demo` works without any setup. */
   async #defaultModel(signal: AbortSignal): Promise<string | undefined> {
-    if (this.#agent !== undefined) return undefined;
     const [{ model }, { defaultModel = 'demo' }] = await Promise.all([
       this.agent(signal),
       this.#options.client.models({ signal }),

@@ -60,3 +60,18 @@ test('a conversation that is continued says how much of it is not shown', async 
   const { runs: shown, earlier } = await chat.resume('c-1', 2);
   expect([shown.map(({ id }) => id), earlier]).toEqual([['run-1', 'run-2'], 5]);
 });
+
+test('an agent without a model uses the default of the server, or else demo', async () => {
+  const { sent, runs } = chatOf([[run]]);
+  const agents = [{ name: 'plain' }, { name: 'own', model: 'gpt' }];
+  const client = {
+    runs,
+    agents: { list: () => ({ page: async () => ({ items: agents }) }) },
+    models: async () => ({ models: [] }),
+  } as unknown as RelayClient;
+  for (const { name: agent } of agents) {
+    const chat = new DurableChatClient({ client, model: undefined, agent, note: () => {} });
+    await chat.send('hi', new AbortController());
+  }
+  expect(sent.map(({ model }) => model)).toEqual(['demo', undefined]);
+});

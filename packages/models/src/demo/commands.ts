@@ -166,7 +166,8 @@ function outcomeOf(result: string | undefined): Outcome {
     return { kind: 'failure', why };
   }
   if (status === 'error' && typeof error === 'string') {
-    return { kind: 'failure', why: shortened(error) };
+    // The sentence that it becomes part of has its own end.
+    return { kind: 'failure', why: shortened(error).replace(/\.$/, '') };
   }
   return { kind: 'success', text: result };
 }
