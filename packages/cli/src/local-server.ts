@@ -157,7 +157,11 @@ function folderHere({ cwd }: CliEnvironment): string {
 }
 
 function isDataFolder(folder: string): boolean {
-  return existsSync(folder) && readdirSync(folder).length > 0;
+  try {
+    return readdirSync(folder).length > 0;
+  } catch {
+    return false;
+  }
 }
 
 /** A key in a new SQLite store would not be one of a running server that uses PostgreSQL. */
