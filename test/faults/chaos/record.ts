@@ -1,5 +1,5 @@
 /** What the oracle's processes wrote down, read back. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, truncateSync } from 'node:fs';
 import type { StoredEvent } from '@relay/protocol';
 
 export const scenarioNames = [
@@ -70,16 +70,26 @@ export interface Evidence {
 }
 
 export function readLines<Entry>(path: string): Entry[] {
-  let text = '';
-  try {
-    text = readFileSync(path, 'utf8');
-  } catch {
-    return [];
-  }
-  return text
+  return wholeLines(path)
     .split('\n')
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line) as Entry);
+}
+
+/** Before a program that was killed continues its file: the kill may have cut its last line. */
+export function dropCutLine(path: string): void {
+  const text = wholeLines(path);
+  if (text !== '') truncateSync(path, Buffer.byteLength(text));
+}
+
+/** Without a line that is being written. */
+function wholeLines(path: string): string {
+  try {
+    const text = readFileSync(path, 'utf8');
+    return text.slice(0, text.lastIndexOf('\n') + 1);
+  } catch {
+    return '';
+  }
 }
 
 type Ack<Of> = Extract<Noted, { kind: 'ack'; of: Of }>;

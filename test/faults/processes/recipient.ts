@@ -6,7 +6,7 @@
 import { existsSync, fsyncSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { readSse } from '@relay/protocol';
-import { readLines } from '../chaos/record.ts';
+import { dropCutLine, readLines } from '../chaos/record.ts';
 import type { Behaviour, Consigned } from '../chaos/deliveries.ts';
 import { pause } from './serving.ts';
 
@@ -21,6 +21,7 @@ interface Frame {
 const path = process.env['RECIPIENT_FILE'] ?? '';
 const handle = process.env['HANDLE'] ?? '';
 const behaviour = process.env['BEHAVIOUR'] as Behaviour;
+dropCutLine(path);
 const before = readLines<Consigned>(path);
 const file = openSync(path, 'a');
 const tokenFile = `${path}.token`;
