@@ -24,11 +24,15 @@ test('usage shows tokens by model and agent, or of a label', async () => {
   await finished('say 3', { customer: 'acme' });
   await finished('say 3');
   const { out } = await run('usage', '--since', '1h');
+  expect(out).toMatch(/since +\S+ \d\d:00:00Z/);
+  expect(out).toMatch(/cost +unknown \(\d+ runs whose model had no price\)/);
+  expect(out).toMatch(/^demo( +\d+){3} +unknown$/m);
   expect(out).toMatch(/runs +\d+ started, \d+ completed/);
   expect(out).toMatch(/MODEL +RUNS +IN +OUT/);
-  expect(out).toMatch(/AGENT +RUNS/);
+  expect(out).toMatch(/AGENT +RUNS +IN +OUT/);
   const [total] = values(await run('usage', '--label', 'customer:acme', '--json'));
   expect(total).toMatchObject({ label: 'customer:acme', runs: 1, outputTokens: 3 });
+  expect(total?.['since']).toMatch(/T00:00:00.000Z$/);
 });
 
 test('usage and status show a key what is left of its budget', async () => {

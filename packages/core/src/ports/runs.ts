@@ -316,9 +316,15 @@ export interface ActivityStats {
   readonly approvalWaitMs: Percentiles | null;
 }
 
-export interface TotalStats extends ActivityStats {
-  /** The runs that ended and used tokens of an unknown cost. */
+/** Of the runs that ended. */
+export interface CostStats {
+  /** Of those whose cost is known. */
+  readonly costUsd: number;
+  /** Those that used tokens of an unknown cost. */
   readonly unpricedRuns: number;
+}
+
+export interface TotalStats extends ActivityStats, CostStats {
   readonly decisionsByPeople: number;
   /** Decisions by people within three seconds of the request. */
   readonly decisionsUnder3s: number;
@@ -347,17 +353,9 @@ export interface FailureStats {
 }
 
 /** Of the runs that ended. */
-export interface AgentStats {
-  readonly agent: string;
-  readonly runs: number;
-  readonly costUsd: number;
-}
-
-export interface ModelStats {
-  readonly model: string;
+export interface UsageStats extends CostStats {
   readonly runs: number;
   readonly tokens: ActivityStats['tokens'];
-  readonly costUsd: number;
 }
 
 /** The lists contain the twenty most frequent. */
@@ -367,8 +365,8 @@ export interface TenantStats {
   readonly totals: TotalStats;
   readonly tools: readonly ToolStats[];
   readonly failures: readonly FailureStats[];
-  readonly agents: readonly AgentStats[];
-  readonly models: readonly ModelStats[];
+  readonly agents: readonly (UsageStats & { readonly agent: string })[];
+  readonly models: readonly (UsageStats & { readonly model: string })[];
 }
 
 export type OpenRuns = Readonly<Record<'queued' | 'running' | 'waiting', number>>;

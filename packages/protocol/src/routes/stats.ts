@@ -40,13 +40,23 @@ const activitySchema = z.object({
     .describe('From the request to the decision; of the decisions by people'),
 });
 
+const unpricedRunsSchema = z.int().describe('Runs that ended and used tokens of an unknown cost');
+
+/** Of the runs that ended. */
+const usageSchema = z.object({
+  runs: z.int(),
+  tokens: tokensSchema,
+  costUsd: z.number().describe('Of the runs whose cost is known'),
+  unpricedRuns: unpricedRunsSchema,
+});
+
 const statsSchema = z.object({
   since: timeSchema,
   until: timeSchema,
   bucket: z.enum(statsBuckets),
   buckets: z.array(activitySchema.extend({ at: timeSchema })).describe('All of them, oldest first'),
   totals: activitySchema.extend({
-    unpricedRuns: z.int().describe('Runs that ended and used tokens of an unknown cost'),
+    unpricedRuns: unpricedRunsSchema,
     decisionsByPeople: z.int(),
     decisionsUnder3s: z.int().describe('Decisions by people within three seconds'),
     openRuns: z.int().describe('At present'),
@@ -80,12 +90,10 @@ const statsSchema = z.object({
     )
     .describe('The 20 most frequent errors of runs'),
   agents: z
-    .array(z.object({ agent: z.string(), runs: z.int(), costUsd: z.number() }))
+    .array(usageSchema.extend({ agent: z.string() }))
     .describe('The 20 agents with the most runs that ended'),
   models: z
-    .array(
-      z.object({ model: z.string(), runs: z.int(), tokens: tokensSchema, costUsd: z.number() }),
-    )
+    .array(usageSchema.extend({ model: z.string() }))
     .describe('The 20 models with the most runs that ended'),
 });
 

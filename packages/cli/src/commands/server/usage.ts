@@ -3,7 +3,7 @@ import { Option } from 'commander';
 import type { CliCommand, Context } from '../../command.ts';
 import { isApiError } from '../../errors.ts';
 import { pastTime } from '../../options.ts';
-import { formatCost, formatTime } from '../../output/table.ts';
+import { type Column, formatCost, formatTime } from '../../output/table.ts';
 
 interface UsageOptions {
   readonly since: string;
@@ -23,20 +23,23 @@ export function registerUsage(program: CliCommand): void {
     .examples(
       ['relay usage', 'relay usage --since 7d', 'relay usage --label customer:acme --since 30d'],
       'Times begin with an hour, or with a day if they are longer than 2 days ago, in UTC. With ' +
-        '--label it adds up the runs that were started since then, at most the latest 10,000.',
+        '--label it adds up the runs that were started since then, at most the latest 10,000. The ' +
+        'work of sub-agents counts for the agent that their run began with.',
     )
     .handle(showUsage);
 }
 
-const twoDays = 2 * 86_400_000;
+const msPer = { hour: 3_600_000, day: 86_400_000 };
 
 async function showUsage(context: Context<UsageOptions>): Promise<void> {
-  const { since, label } = context.options;
+  const { label } = context.options;
+  const time = Date.parse(context.options.since);
+  const bucket = Date.now() - time <= 2 * msPer.day ? 'hour' : 'day';
+  const since = new Date(time - (time % msPer[bucket])).toISOString();
   const client = await context.client();
-  if (label !== undefined) return showLabel(context, client, label);
-  const isShort = Date.now() - Date.parse(since) <= twoDays;
+  if (label !== undefined) return showLabel(context, client, { label, since });
   const [stats, tenant, { budget: keyBudget }] = await Promise.all([
-    client.stats.get({ since, bucket: isShort ? 'hour' : 'day' }),
+    client.stats.get({ since, bucket }),
     tenantOf(client),
     client.keys.current(),
   ]);
@@ -63,20 +66,19 @@ async function showUsage(context: Context<UsageOptions>): Promise<void> {
     'budget of this key': keyBudgetText(keyBudget),
   });
   if (models.length > 0) print.line('');
-  print.list(models, [
-    { title: 'model', value: ({ model }) => model },
-    { title: 'runs', value: ({ runs }) => runs },
-    { title: 'in', value: ({ tokens }) => tokens.input },
-    { title: 'out', value: ({ tokens }) => tokens.output },
-    { title: 'cost', value: ({ costUsd }) => formatCost(costUsd) },
-  ]);
+  print.list(models, [{ title: 'model', value: ({ model }) => model }, ...usageColumns]);
   if (agents.length > 0) print.line('');
-  print.list(agents, [
-    { title: 'agent', value: ({ agent }) => agent },
-    { title: 'runs', value: ({ runs }) => runs },
-    { title: 'cost', value: ({ costUsd }) => formatCost(costUsd) },
-  ]);
+  print.list(agents, [{ title: 'agent', value: ({ agent }) => agent }, ...usageColumns]);
 }
+
+type Usage = Omit<Stats['agents'][number], 'agent'>;
+
+const usageColumns: readonly Column<Usage>[] = [
+  { title: 'runs', value: ({ runs }) => runs },
+  { title: 'in', value: ({ tokens }) => tokens.input },
+  { title: 'out', value: ({ tokens }) => tokens.output },
+  { title: 'cost', value: costCell },
+];
 
 /** Only administrators see budgets. */
 async function tenantOf(client: RelayClient): Promise<Tenant | undefined> {
@@ -93,14 +95,18 @@ function endedText({ runs, openRuns }: Stats['totals']): string {
   return `${started} started, ${completed} completed, ${failed} failed, ${canceled} canceled, ${openRuns} open now`;
 }
 
-function costText({
-  costUsd,
-  unpricedRuns,
-}: Pick<Stats['totals'], 'costUsd' | 'unpricedRuns'>): string {
+type Costs = Pick<Stats['totals'], 'costUsd' | 'unpricedRuns'>;
+
+function costText({ costUsd, unpricedRuns }: Costs): string {
   const cost = formatCost(costUsd) ?? '';
   if (unpricedRuns === 0) return cost;
-  const runs = unpricedRuns === 1 ? '1 run' : `${unpricedRuns} runs`;
-  return `${cost}, and ${runs} of models without a price`;
+  const runs = `${unpricedRuns === 1 ? '1 run' : `${unpricedRuns} runs`} whose model had no price`;
+  return costUsd === 0 ? `unknown (${runs})` : `${cost}, and ${runs}`;
+}
+
+function costCell({ costUsd, unpricedRuns }: Costs): string {
+  if (costUsd === 0 && unpricedRuns > 0) return 'unknown';
+  return `${formatCost(costUsd)}${unpricedRuns > 0 ? ' + unknown' : ''}`;
 }
 
 function budgetText({ budgets, usage }: Tenant): string {
@@ -136,11 +142,10 @@ type Budget = NonNullable<Tenant['budgets']['tenant']>;
 const mostRuns = 10_000;
 
 async function showLabel(
-  context: Context<UsageOptions>,
+  context: Context,
   client: RelayClient,
-  label: string,
+  { label, since }: { readonly label: string; readonly since: string },
 ): Promise<void> {
-  const { since } = context.options;
   const total = {
     label,
     since,
@@ -160,7 +165,8 @@ async function showLabel(
     total.inputTokens += usage.input_tokens;
     total.outputTokens += usage.output_tokens;
     total.costUsd += costUsd ?? 0;
-    total.unpricedRuns += costUsd === undefined ? 1 : 0;
+    const isUnpriced = costUsd === undefined && usage.input_tokens + usage.output_tokens > 0;
+    total.unpricedRuns += isUnpriced ? 1 : 0;
   }
   context.print.record(total, {
     label,

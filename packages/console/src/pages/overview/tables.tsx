@@ -7,8 +7,9 @@ import { SafeText } from '../../text/safe-text.tsx';
 import { buttonClass } from '../../ui/button.tsx';
 import { cx } from '../../ui/cx.ts';
 import { Section } from '../../ui/layout.tsx';
-import { Ago, formatCost, formatCount, formatDuration, shortId } from '../../ui/values.tsx';
+import { Ago, formatCount, formatDuration, shortId } from '../../ui/values.tsx';
 import type { Range } from './ranges.ts';
+import { costOf } from './words.ts';
 
 interface TablesProps {
   readonly stats: Stats;
@@ -134,7 +135,7 @@ function Agents({ agents, range }: { readonly agents: Stats['agents']; readonly 
       title="Agents"
       empty="No run has ended."
       columns={['Agent', '#Runs that ended', '#Cost']}
-      rows={agents.map(({ agent, runs, costUsd }) => ({
+      rows={agents.map(({ agent, runs, ...costs }) => ({
         key: agent,
         cells: [
           <Link
@@ -145,7 +146,7 @@ function Agents({ agents, range }: { readonly agents: Stats['agents']; readonly 
             <SafeText text={agent} maxLength={100} />
           </Link>,
           formatCount(runs),
-          formatCost(costUsd),
+          costOf(costs),
         ],
       }))}
     />
@@ -158,14 +159,14 @@ function Models({ models }: { readonly models: Stats['models'] }) {
       title="Models"
       empty="No run has ended."
       columns={['Model', '#Runs that ended', '#Input tokens', '#Output tokens', '#Cost']}
-      rows={models.map(({ model, runs, tokens, costUsd }) => ({
+      rows={models.map(({ model, runs, tokens, ...costs }) => ({
         key: model,
         cells: [
           <SafeText key="model" text={model} maxLength={100} />,
           formatCount(runs),
           formatCount(tokens.input),
           formatCount(tokens.output),
-          formatCost(costUsd),
+          costOf(costs),
         ],
       }))}
     />

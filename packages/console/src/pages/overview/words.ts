@@ -81,7 +81,10 @@ export function costSentence({ totals }: Stats): string {
 }
 
 /** A dash if nothing of it is known. */
-export function costOf({ costUsd, unpricedRuns }: Totals): string {
+export function costOf({
+  costUsd,
+  unpricedRuns,
+}: Pick<Totals, 'costUsd' | 'unpricedRuns'>): string {
   return costUsd === 0 && unpricedRuns > 0 ? '–' : formatCost(costUsd);
 }
 

@@ -9,6 +9,7 @@ import type {
   StatsRange,
   TenantStats,
   ToolStats,
+  UsageStats,
 } from '@relay/core';
 import { approvalKinds, approvalStatuses, runStatuses, type RunError } from '@relay/protocol';
 import { freeText, json, number, numberOrNull, text } from '../../codec/values.ts';
@@ -24,7 +25,9 @@ const bucketOf = (time: string) => `(${time} - CAST(? AS BIGINT)) / CAST(? AS BI
 const count = (condition: string) =>
   `CAST(SUM(CASE WHEN ${condition} THEN 1 ELSE 0 END) AS BIGINT)`;
 const sum = (column: string) => `CAST(COALESCE(SUM(${column}), 0) AS BIGINT)`;
-const sumCost = 'COALESCE(SUM(cost_usd), 0)';
+const sumTokens = `${sum('input_tokens')} AS input, ${sum('output_tokens')} AS output`;
+const sumCosts = `COALESCE(SUM(cost_usd), 0) AS cost_usd,
+    ${count('cost_usd IS NULL AND input_tokens + output_tokens > 0')} AS unpriced`;
 const quoted = (values: readonly string[]) => values.map((value) => `'${value}'`).join(', ');
 
 const ended = 'FROM runs WHERE tenant_id = ? AND ended_at >= ? AND ended_at < ?';
@@ -39,8 +42,7 @@ const startedSql = `SELECT ${bucketOf('created_at')} AS bucket, COUNT(*) AS star
 
 const endedSql = `SELECT ${bucketOf('ended_at')} AS bucket, ${count(`status = 'completed'`)} AS completed,
     ${count(`status = 'failed'`)} AS failed, ${count(`status = 'canceled'`)} AS canceled,
-    ${sum('input_tokens')} AS input, ${sum('output_tokens')} AS output, ${sumCost} AS cost_usd,
-    ${count('cost_usd IS NULL AND input_tokens + output_tokens > 0')} AS unpriced
+    ${sumTokens}, ${sumCosts}
   ${ended} GROUP BY bucket`;
 
 const requestedSql = `SELECT ${bucketOf('requested_at')} AS bucket, COUNT(*) AS requested
@@ -108,11 +110,10 @@ const lastFailureSql = `SELECT id, error FROM runs
   WHERE tenant_id = ? AND ended_at = ? AND status = 'failed' AND error_code = ?
   ORDER BY id DESC LIMIT 1`;
 
-const agentsSql = `SELECT agent, COUNT(*) AS runs, ${sumCost} AS cost_usd
+const agentsSql = `SELECT agent, COUNT(*) AS runs, ${sumTokens}, ${sumCosts}
   ${ended} GROUP BY agent ORDER BY runs DESC, agent LIMIT ${mostListed}`;
 
-const modelsSql = `SELECT model, COUNT(*) AS runs, ${sum('input_tokens')} AS input,
-    ${sum('output_tokens')} AS output, ${sumCost} AS cost_usd
+const modelsSql = `SELECT model, COUNT(*) AS runs, ${sumTokens}, ${sumCosts}
   ${ended} GROUP BY model ORDER BY runs DESC, model LIMIT ${mostListed}`;
 
 const pendingSql = `SELECT COUNT(*) AS pending FROM approvals
@@ -202,17 +203,17 @@ export async function readStats(
     },
     tools: await toolsOf(driver, of, rows.tools),
     failures: await failuresOf(driver, of, rows.failures),
-    agents: rows.agents.map((row) => ({
-      agent: freeText(row, 'agent'),
-      runs: at(row, 'runs'),
-      costUsd: at(row, 'cost_usd'),
-    })),
-    models: rows.models.map((row) => ({
-      model: freeText(row, 'model'),
-      runs: at(row, 'runs'),
-      tokens: { input: at(row, 'input'), output: at(row, 'output') },
-      costUsd: at(row, 'cost_usd'),
-    })),
+    agents: rows.agents.map((row) => ({ agent: freeText(row, 'agent'), ...usageIn(row) })),
+    models: rows.models.map((row) => ({ model: freeText(row, 'model'), ...usageIn(row) })),
+  };
+}
+
+function usageIn(row: Row): UsageStats {
+  return {
+    runs: at(row, 'runs'),
+    tokens: { input: at(row, 'input'), output: at(row, 'output') },
+    costUsd: at(row, 'cost_usd'),
+    unpricedRuns: at(row, 'unpriced'),
   };
 }
 

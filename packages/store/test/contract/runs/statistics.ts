@@ -182,18 +182,23 @@ export function statisticsTests(open: Open): void {
     const last = await endedRun(tenant, { at: later, progress: lost('Last\u0000'), identity: bob });
     await endedRun(tenant, { at, progress: lost('First'), identity: bob });
     await endedRun(tenant, { at, progress: used(3, 4, 0.5), identity: bob });
+    await endedRun(tenant, { at, progress: used(1, 2), identity: ada });
     const stats = await tenant.readStats(range);
     expect(stats.failures).toMatchObject([
       { code: 'internal', count: 2, lastRunId: last.id, lastAt: later, message: 'Last\u0000' },
       { code: 'rate_limited', count: 1, message: 'Slow down' },
     ]);
+    const [dear, unknown] = [
+      { runs: 3, tokens: { input: 3, output: 4 }, costUsd: 0.5, unpricedRuns: 0 },
+      { runs: 2, tokens: { input: 1, output: 2 }, costUsd: 0, unpricedRuns: 1 },
+    ];
     expect(stats.agents).toEqual([
-      { agent: 'bob', runs: 3, costUsd: 0.5 },
-      { agent: 'ada', runs: 1, costUsd: 0 },
+      { agent: 'bob', ...dear },
+      { agent: 'ada', ...unknown },
     ]);
     expect(stats.models).toEqual([
-      { model: 'demo', runs: 3, tokens: { input: 3, output: 4 }, costUsd: 0.5 },
-      { model: 'a\u0000', runs: 1, tokens: { input: 0, output: 0 }, costUsd: 0 },
+      { model: 'demo', ...dear },
+      { model: 'a\u0000', ...unknown },
     ]);
   });
 
