@@ -60,9 +60,9 @@ test('relay dev restarts for a change of the configuration or of a file that it 
     .poll(() => said, polled)
     .toContain('relay.config.ts is gone: the server runs without its agents and tools');
   expect(starts()).toBe(3);
-  move('elsewhere.ts', 'relay.config.ts');
+  move('elsewhere.ts', 'relay.config.mts');
   await expect.poll(starts, polled).toBe(4);
-  expect(said).toContain('relay.config.ts has changed: the server restarts');
+  expect(said).toContain('relay.config.mts has changed: the server restarts');
 }, 180_000);
 
 test('relay dev waits for a change after a mistake in the configuration, and restarts after a crash', async () => {

@@ -59,6 +59,7 @@ export class DevServer {
     const { env, cwd, print } = this.#options;
     const config = env['RELAY_CONFIG']?.trim();
     for (const name of ['.env', config || 'relay.config.ts']) this.#watch(resolve(cwd, name));
+    if (!config) void this.#watchOtherNames();
     try {
       let crashes = 0;
       while (!this.#stopping) {
@@ -87,6 +88,8 @@ export class DevServer {
       }
       return 0;
     } finally {
+      // Nothing is watched from now on.
+      this.#stopping = true;
       for (const path of this.#watched) unwatchFile(path);
     }
   }
@@ -138,6 +141,12 @@ export class DevServer {
       print(`${name} is gone: the server runs without its agents and tools`);
     }
     this.#configFile = configFile ?? this.#configFile;
+  }
+
+  /** Loading the names takes a moment, which the first start does not wait for. */
+  async #watchOtherNames(): Promise<void> {
+    const { configFileNames } = await import('@relay/server/operator');
+    for (const name of configFileNames) this.#watch(resolve(this.#options.cwd, name));
   }
 
   #watch(path: string): void {

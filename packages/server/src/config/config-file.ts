@@ -73,7 +73,12 @@ export function defineConfig(config: RelayConfig): RelayConfig {
   return config;
 }
 
-const names = ['relay.config.ts', 'relay.config.mts', 'relay.config.js', 'relay.config.mjs'];
+export const configFileNames = [
+  'relay.config.ts',
+  'relay.config.mts',
+  'relay.config.js',
+  'relay.config.mjs',
+];
 
 /** Returns `{}` if there is no file. */
 export async function loadConfigFile(
@@ -104,7 +109,8 @@ export function findConfigFile(
   cwd: string,
 ): string | undefined {
   const named = env['RELAY_CONFIG']?.trim() ?? '';
-  if (named === '') return names.map((name) => join(cwd, name)).find((path) => existsSync(path));
+  if (named === '')
+    return configFileNames.map((name) => join(cwd, name)).find((path) => existsSync(path));
   const path = isAbsolute(named) ? named : resolve(cwd, named);
   if (!existsSync(path)) throw new ConfigError(`RELAY_CONFIG: there is no file ${path}`);
   return path;
