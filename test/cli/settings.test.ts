@@ -237,9 +237,11 @@ test('a profile has a server and its key, in a private file', async () => {
 });
 
 test('an unreachable server exits with 6, an invalid URL with 2', async () => {
-  const unreachable = await runIn({ env: { RELAY_URL: 'http://127.0.0.1:1' } }, 'runs', 'list');
-  expect(unreachable).toMatchObject({ code: 6, out: '' });
-  expect(unreachable.err).toMatch(/^relay: .*\[network_error\] – is the server running\?.*\n$/);
+  for (const command of ['list', 'tail']) {
+    const unreachable = await runIn({ env: { RELAY_URL: 'http://127.0.0.1:1' } }, 'runs', command);
+    expect(unreachable).toMatchObject({ code: 6, out: '' });
+    expect(unreachable.err).toMatch(/^relay: .*\[network_error\] – is the server running\?.*\n$/);
+  }
   for (const url of ['ftp://x', 'nonsense', 'http://user:secret@127.0.0.1:4000']) {
     const wrong = await run('runs', 'list', '--url', url);
     expect(wrong.code).toBe(2);

@@ -172,7 +172,7 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
       await server.kill();
       await until((screen) => /onnection (was )?lost/.test(screen));
       terminal.line('y');
-      await until((screen) => screen.includes('your decision is sent when the server responds'));
+      await until((screen) => screen.includes('your decision is sent when the server accepts it'));
       await server.start({ RELAY_PORT: port });
       await until((screen) => /· approved/.test(screen));
       expect(await client.approvals.get(approval?.id ?? '')).toMatchObject({ status: 'approved' });
@@ -191,7 +191,7 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     await server.kill();
     await until((screen) => screen.includes('connection lost'));
     terminal.line('y');
-    await until((screen) => screen.includes('your decision is sent when the server responds'));
+    await until((screen) => screen.includes('your decision is sent when the server accepts it'));
     terminal.press('C-c');
     await until((screen) =>
       [

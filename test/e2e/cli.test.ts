@@ -194,6 +194,14 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     await shows('The note was sent.');
     expect(notesOf('of the editor')).toMatchObject([{ text: 'the final of the editor' }]);
     // The terminal is the chat's again.
+    shell.line('notify the draft of the inbox');
+    await shows('"text": "the draft of the inbox"');
+    const inbox = terminal('approvals watch', 'key', { before });
+    await inbox.shows('the draft of the inbox');
+    inbox.shell.line('e');
+    await inbox.shows('approved by you');
+    await shows('The note was sent.');
+    expect(notesOf('of the inbox')).toMatchObject([{ text: 'the final of the inbox' }]);
     shell.line('exit');
     await shows('ended with 0');
   });
@@ -304,6 +312,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     const pending = await server.request('/v1/approvals?status=pending&limit=1');
     const { approvals } = (await pending.json()) as { approvals: { id: string }[] };
     shell.type('half an ans');
+    await shows('half an ans');
     await server.request(`/v1/approvals/${approvals[0]?.id}`, { body: { approved: true } });
     await shows('(approved by you ');
     await shows('The note was sent.');
@@ -361,6 +370,26 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     shell.line('o');
     await shows('The note was sent.');
     expect(notesOf('after the break')).toHaveLength(1);
+  });
+
+  test('a message waits for a server that restarts, until Ctrl-C withdraws it', async () => {
+    const { shell, shows } = terminal('chat');
+    await shows('you ›');
+    const { port } = new URL(server.url);
+    await server.kill();
+    shell.line('notify nothing');
+    await shows('(no connection; your message is sent when the server accepts it)');
+    shell.press('C-c');
+    await shows('(your message is withdrawn)');
+    shell.line('calculate 23*47');
+    await expect
+      .poll(() => shell.screen.match(/no connection/g), { timeout: 30_000 })
+      .toHaveLength(2);
+    await server.start({ RELAY_PORT: port });
+    await shows('23 * 47 is 1081.');
+    const runs = await (await server.request('/v1/runs?limit=5')).text();
+    expect(runs).toContain('calculate 23*47');
+    expect(runs).not.toContain('notify nothing');
   });
 
   test('colour is used on terminals, except with NO_COLOR', async () => {

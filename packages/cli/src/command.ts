@@ -1,6 +1,6 @@
 /** The base of all commands: help with examples, and a context for their handlers. */
 import type { Listing, RelayClient } from '@relay/sdk';
-import { Command } from 'commander';
+import { Command, type ErrorOptions, type HelpContext } from 'commander';
 import { type Connection, clientFor, connectionOf, rejectedKey } from './connection.ts';
 import type { CliEnvironment } from './environment.ts';
 import { CliError, exitCodes, isApiError } from './errors.ts';
@@ -18,6 +18,7 @@ export class Context<Options extends object = object> {
   readonly environment: CliEnvironment;
   readonly print: Print;
   readonly options: Options & SharedOptions;
+  #isKeyless = false;
 
   constructor(environment: CliEnvironment, options: Options & SharedOptions) {
     this.environment = environment;
@@ -46,7 +47,21 @@ export class Context<Options extends object = object> {
   }
 
   client(): Promise<RelayClient> {
-    return clientFor(this.connection);
+    const { connection } = this;
+    this.#isKeyless = connection.apiKey === undefined;
+    return clientFor(connection);
+  }
+
+  /** Of a server that responds; fails if none does. */
+  async respondingClient(): Promise<RelayClient> {
+    const client = await this.client();
+    await client.health();
+    return this.wasTooEarly ? this.client() : client;
+  }
+
+  /** The last client has no key, because its server started after that was looked for. */
+  get wasTooEarly(): boolean {
+    return this.#isKeyless && this.connection.apiKey !== undefined;
   }
 
   /** A page of a list. A person also wants to know how many items there are. */
@@ -116,6 +131,29 @@ export class CliCommand extends Command {
     return shown.help();
   }
 
+  /** Instead of an argument. */
+  get #takesSubcommand(): boolean {
+    return this.commands.length > 0 && this.registeredArguments.length === 0;
+  }
+
+  /** Commander shows the help of this command for `--help` behind a word that is no subcommand. */
+  override helpInformation(context?: HelpContext): string {
+    const [word = '-'] = this.args;
+    if (this.#takesSubcommand && word !== 'help' && !word.startsWith('-')) {
+      refuseUnknownCommand(this, word);
+    }
+    return super.helpInformation(context);
+  }
+
+  /** Commander takes a mistyped subcommand of a command that does something by itself for an argument. */
+  override error(message: string, options?: ErrorOptions): never {
+    if (options?.code === 'commander.excessArguments' && this.#takesSubcommand) {
+      const [word = ''] = this.args;
+      return word === 'help' ? this.help() : refuseUnknownCommand(this, word);
+    }
+    return super.error(message, options);
+  }
+
   /** Sets the handler, which imports the SDK or the server when it needs them. */
   handle<Options extends object>(handler: Handler<Options>): this {
     return this.action(async () => {
@@ -124,7 +162,9 @@ export class CliCommand extends Command {
       try {
         await handler(context, this.args);
       } catch (error) {
-        throw withKeyNamed(error, context);
+        if (!isUnauthorized(error) || !context.wasTooEarly) throw withKeyNamed(error, context);
+        // Without a key the server has done nothing.
+        await handler(context, this.args);
       }
     });
   }
@@ -136,13 +176,17 @@ function refuseUnknownCommand(command: Command, name: string): never {
   return (command as Command & { unknownCommand(): never }).unknownCommand();
 }
 
+function isUnauthorized(error: unknown): boolean {
+  return isApiError(error) && error.code === 'unauthorized';
+}
+
 /** The server does not know where a key that it rejects comes from. */
 function withKeyNamed(error: unknown, context: Context): unknown {
-  if (!isApiError(error) || error.code !== 'unauthorized') return error;
+  if (!isUnauthorized(error)) return error;
   const { connection } = context;
   const rejected = rejectedKey(connection);
   if (rejected === undefined) return error;
-  return new CliError(error.code, `The server at ${connection.url} rejects ${rejected.key}`, {
+  return new CliError('unauthorized', `The server at ${connection.url} rejects ${rejected.key}`, {
     exit: exitCodes.notAllowed,
     hint: rejected.hint,
   });

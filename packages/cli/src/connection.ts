@@ -28,8 +28,6 @@ export interface Target {
   readonly profile?: string | undefined;
   /** Selects the server that uses it. */
   readonly dataDir?: string | undefined;
-  /** Where a server would listen, if none runs. */
-  readonly usualPort?: string | undefined;
 }
 
 export interface Connection {
@@ -47,8 +45,7 @@ export function connectionOf(environment: CliEnvironment, target: Target): Conne
   const selected = profileFor(environment, target);
   const [name, profile] = selected ?? [];
   const given = target.url ?? profile?.url ?? environmentUrl(environment, selected);
-  const { dataDir, usualPort } = target;
-  const local = () => localUrl(environment, dataDir, usualPort);
+  const local = () => localUrl(environment, target.dataDir);
   const url = withAddress(environment, checkedUrl(given ?? local()));
   return { url, ...keyFor(environment, url, profile), profile: name };
 }

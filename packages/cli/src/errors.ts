@@ -61,10 +61,20 @@ export function isApiError(error: unknown): error is ApiError {
 }
 
 /** The server, or a proxy before it, cannot be reached now; it restarts, for example. */
-export function isUnavailable(error: unknown): boolean {
+export function isUnavailable(error: unknown): error is ApiError {
   return (
     isApiError(error) && (error.code === 'network_error' || [502, 503, 504].includes(error.status))
   );
+}
+
+/** Nothing was sent. */
+export function isRefused(error: unknown): boolean {
+  return isApiError(error) && error.failedRequest?.reason === 'ECONNREFUSED';
+}
+
+/** For the middle of a note. */
+export function unavailableReason({ code, message }: ApiError): string {
+  return code === 'network_error' ? 'no connection' : message;
 }
 
 /** The system's reason, which `fetch` hides behind "fetch failed". */
@@ -127,7 +137,7 @@ function exitFor(status: number): ExitCode {
 const modelHint = 'choose a model with --model; the model "demo" needs no provider';
 
 const hints: Readonly<Record<string, string>> = {
-  network_error: `is the server running? Start one with "${relay} serve", or run "${relay} doctor"`,
+  network_error: `is the server running? "${relay} serve" starts one, and "${relay} doctor" finds out more`,
   unauthorized:
     `the key is missing, mistyped, expired or revoked; sign in with "${relay} login" on the ` +
     `server's machine, or with "${relay} login URL" elsewhere, or set RELAY_API_KEY`,

@@ -4,8 +4,9 @@
  * Any process can listen on a port of this machine. So the key is sent only to the URL of a registered server
  * that uses the data folder.
  */
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { parseEnv } from 'node:util';
 import { type RegisteredServer, runningServers } from '@relay/server/registration';
 import { type CliEnvironment, setting } from './environment.ts';
 import { CliError, exitCodes } from './errors.ts';
@@ -14,11 +15,7 @@ import { readPrivate } from './profiles.ts';
 const defaultPort = '4000';
 
 /** A data folder, `RELAY_PORT` and `RELAY_DATA_DIR` select a server. Without them it is the one that runs. */
-export function localUrl(
-  environment: CliEnvironment,
-  dataDir?: string,
-  usualPort = defaultPort,
-): string {
+export function localUrl(environment: CliEnvironment, dataDir?: string): string {
   const port = setting(environment, 'RELAY_PORT');
   const named =
     dataDir === undefined ? namedDataDir(environment) : resolve(environment.cwd, dataDir);
@@ -27,13 +24,23 @@ export function localUrl(
       (port === undefined || portOf(url) === port) && (named === undefined || dataDir === named),
   );
   if (port !== undefined || named !== undefined || servers.length < 2) {
-    return servers[0]?.url ?? `http://127.0.0.1:${port ?? usualPort}`;
+    return servers[0]?.url ?? `http://127.0.0.1:${port ?? envFilePort(environment) ?? defaultPort}`;
   }
   const here = servers.filter(({ dataDir }) => dirname(dataDir) === environment.cwd);
   if (here.length === 1 && here[0] !== undefined) return here[0].url;
   const usual = servers.find(({ url }) => portOf(url) === defaultPort);
   if (usual !== undefined) return usual.url;
   throw severalServers(servers);
+}
+
+/** Where a server that is started in this folder would listen: on this machine, like the default port. */
+function envFilePort({ cwd }: CliEnvironment): string | undefined {
+  try {
+    const port = parseEnv(readFileSync(join(cwd, '.env'), 'utf8'))['RELAY_PORT']?.trim() ?? '';
+    return /^[1-9]\d{0,4}$/.test(port) && Number(port) <= 65_535 ? port : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 const severalServersCode = 'several_servers';

@@ -1,6 +1,6 @@
 /** Runs the CLI: from its arguments to its exit code. */
 import { CommanderError } from 'commander';
-import { type CliEnvironment, processEnvironment } from './environment.ts';
+import { type CliEnvironment, processEnvironment, relay } from './environment.ts';
 import { exitCodes, type Failure, failureOf } from './errors.ts';
 import { paintFor } from './output/paint.ts';
 import { escapeLine, escapeUnsafe } from './output/escape.ts';
@@ -53,6 +53,9 @@ function usageFailure(error: CommanderError, args: readonly string[]): Failure |
   const usage = { code: 'usage', exit: exitCodes.usage };
   const isKey =
     error.code === 'commander.unknownOption' && args.some((arg) => /^--(api-?)?key\b/.test(arg));
+  if (error.code === 'commander.unknownCommand') {
+    return { error: message, hint: `"${relay} help" lists all commands`, ...usage };
+  }
   if (!isKey) return { error: message, hint: 'run the command with --help', ...usage };
   const hint = 'a key is never an argument: set RELAY_API_KEY, or use --profile';
   return { error: message.split('\n')[0] ?? message, hint, ...usage };

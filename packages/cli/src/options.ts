@@ -27,7 +27,7 @@ export function json(text: string): { readonly value: unknown } {
   try {
     return { value: JSON.parse(text) as unknown };
   } catch {
-    throw new InvalidArgumentError('Must be JSON.');
+    throw new InvalidArgumentError('Must be JSON; a text is in double quotes, such as \'"done"\'.');
   }
 }
 

@@ -1,13 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { isUnavailable } from './errors.ts';
+import { isUnavailable, unavailableReason } from './errors.ts';
 
 const retryMs = 1_000;
 
 export interface UntilAvailableOptions {
-  /** Aborting it ends the wait: the call throws. */
+  /** Aborting it ends the wait: the call throws its reason. */
   readonly signal: AbortSignal;
-  /** At the first failure. */
-  readonly onFailure?: () => void;
+  /** At the first failure, with its reason in a few words. */
+  readonly onFailure?: (reason: string) => void;
 }
 
 /** Repeats a request until the server can be reached. It must have the same effect if it is repeated. */
@@ -20,8 +20,9 @@ export async function untilAvailable<Value>(
       return await request();
     } catch (error) {
       if (!isUnavailable(error)) throw error;
-      if (attempt === 0) onFailure?.();
-      await delay(retryMs, undefined, { signal });
+      if (attempt === 0 && !signal.aborted) onFailure?.(unavailableReason(error));
+      // Its own error would hide the reason.
+      await delay(retryMs, undefined, { signal }).catch(() => signal.throwIfAborted());
     }
   }
 }

@@ -1,5 +1,5 @@
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type IncomingMessage } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import { registerServer } from '@relay/server/registration';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { clientFor, connectionOf, rejectedKey } from '../src/connection.ts';
 import { installationOf } from '../src/local-server.ts';
+import { runCli } from '../src/main.ts';
 import { fakeEnvironment } from './support/environment.ts';
 
 const apiKey = `relay_live_${'0'.repeat(72)}`;
@@ -37,6 +38,20 @@ function register(at = url): () => void {
   onTestFinished(unregister);
   return unregister;
 }
+
+describe('the URL of a server that does not run', () => {
+  it.each([
+    ['RELAY_PORT=4807\n', 'http://127.0.0.1:4807'],
+    ['RELAY_PORT=none\nRELAY_URL=http://example.com\n', 'http://127.0.0.1:4000'],
+    [undefined, 'http://127.0.0.1:4000'],
+  ])('has the port of .env in the current folder: %j', (text, expected) => {
+    const cwd = folder();
+    if (text !== undefined) writeFileSync(join(cwd, '.env'), text);
+    expect(connectionOf({ ...environment(), cwd }, {}).url).toBe(expected);
+    register();
+    expect(connectionOf({ ...environment(), cwd }, {}).url).toBe(url);
+  });
+});
 
 describe('the key of a data folder', () => {
   it.each(['cli-key', 'first-key'])('in %s is sent to the server that uses the folder', (name) => {
@@ -98,10 +113,12 @@ describe('the key of a data folder', () => {
   });
 });
 
-async function listening(respond: (request: IncomingMessage) => unknown): Promise<string> {
+async function listening(
+  respond: (request: IncomingMessage, response: ServerResponse) => unknown,
+): Promise<string> {
   const server = createServer((request, response) => {
     response.setHeader('content-type', 'application/json');
-    response.end(JSON.stringify(respond(request)));
+    response.end(JSON.stringify(respond(request, response)));
   });
   onTestFinished(() => void server.close());
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -122,6 +139,39 @@ describe("the CLI's own key", () => {
     await clientFor(connectionOf(environment(), {}));
     expect(existsSync(join(dataDir, 'cli-key'))).toBe(isStored);
   });
+});
+
+describe('a server that starts after it was looked for', () => {
+  const starting = async (commandLine: string) => {
+    const keys: unknown[] = [];
+    let unregister = () => {};
+    onTestFinished(() => unregister());
+    const at: string = await listening(({ url: path, headers: { authorization } }, response) => {
+      keys.push(authorization);
+      // As a server does before its first response.
+      if (keys.length === 1) unregister = registerServer(env, { url: at, dataDir, cwd: dataDir });
+      if (path === '/health') return { status: 'ok' };
+      response.statusCode = authorization === undefined ? 401 : 404;
+      return authorization === undefined
+        ? { error: 'No key', code: 'unauthorized' }
+        : { error: 'No such thing', code: 'not_found' };
+    });
+    writeKey('cli-key');
+    const { port: RELAY_PORT } = new URL(at);
+    const command = environment({ RELAY_PORT });
+    return { keys, code: await runCli(commandLine.split(' '), command), err: command.err() };
+  };
+
+  it.each(['approvals list', 'chat --agent support hello'])(
+    'is found again, with its key: %s',
+    async (commandLine) => {
+      const { keys, code, err } = await starting(commandLine);
+      expect(err).toContain('No such thing');
+      expect(code).toBe(3);
+      expect(keys[0]).toBeUndefined();
+      expect(keys[1]).toBe(`Bearer ${apiKey}`);
+    },
+  );
 });
 
 describe('the settings of an installation', () => {

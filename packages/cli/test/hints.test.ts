@@ -13,5 +13,5 @@ test.each([
   vi.resetModules();
   const { failureOf } = await import('../src/errors.ts');
   const error = Object.assign(new Error('No'), { name: 'RelayApiError', code: 'network_error' });
-  expect(failureOf(error).hint).toContain(`run "${command}"`);
+  expect(failureOf(error).hint).toContain(`"${command}"`);
 });

@@ -73,6 +73,8 @@ describe('help', () => {
     [['help', 'runs', 'show'], 'relay runs show'],
     [['runs', 'help', 'show'], 'relay runs show'],
     [['help', 'chat', 'hello', '--model'], 'relay chat'],
+    [['models', 'help'], 'relay models'],
+    [['models', 'help', 'update'], 'relay models update'],
   ])('%j shows the help of "%s"', async (args, name) => {
     const { code, out, err } = await run(...args);
     expect([code, err]).toEqual([0, '']);
@@ -112,6 +114,8 @@ describe('a usage error', () => {
   test.each([
     [['bogus'], "unknown command 'bogus'"],
     [['runs', 'lisst'], "unknown command 'lisst'"],
+    [['chatt', '--help'], "unknown command 'chatt' (Did you mean chat?)"],
+    [['models', 'updaet', 'x'], "unknown command 'updaet' (Did you mean update?)"],
     [['help', 'chatt'], "unknown command 'chatt' (Did you mean chat?)"],
     [['help', 'runs', 'shwo'], "unknown command 'shwo' (Did you mean show?)"],
     [['runs', 'help', 'shwo'], "unknown command 'shwo' (Did you mean show?)"],

@@ -125,9 +125,12 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
     let unregister: (() => void) | undefined;
     // Until the port is free: a server that waits for its tools is found. Then another process can listen on it.
     relay.app.addHook('preClose', async () => unregister?.());
+    // Before the first response: a client that has it looks for the key of this server next.
+    relay.app.server.once('listening', () => {
+      if (options.register === true) unregister = register(options, opened);
+    });
     await relay.app.listen({ host: config.host, port: config.port });
     const url = urlOf(config, relay.app.server.address());
-    if (options.register === true) unregister = register(options, opened);
     options.print(`Relay is listening on ${url}`);
     for (const line of detailLines(opened, url)) options.print(line);
     for (const line of keylessNotes(options.env, config)) options.print(line);

@@ -125,7 +125,9 @@ export class ApprovalPrompt {
         if (reason !== undefined) return { outcome: 'failed', ...reason };
       } else if (choice === 'c' || choice === 'completed') {
         const line = await backOnInterrupt(this.#line('  Its result, as JSON or text > ', signal));
-        if (line !== undefined) return { outcome: 'completed', output: jsonOrText(line) as Input };
+        if (line === undefined) continue;
+        if (line.trim() !== '') return { outcome: 'completed', output: jsonOrText(line) as Input };
+        writeLine('  Nothing is recorded yet: for a call without a result, type null.');
       } else this.#rejectChoice(choice, prompt);
     }
   }

@@ -35,8 +35,8 @@ export class Cancellation {
 
   async #send(): Promise<void> {
     const { signal } = this.#stop;
-    const onFailure = () =>
-      this.#note('(no connection; the run is canceled when the server responds)');
+    const onFailure = (reason: string) =>
+      this.#note(`(${reason}; the run is canceled when the server responds)`);
     try {
       await untilAvailable(() => this.#turn.cancel(), { signal, onFailure });
     } catch (error) {

@@ -10,14 +10,22 @@ export type MessageContent = Extract<Message, { role: 'user' }>['content'];
 export interface ChatClient {
   /** Of the next message; undefined: the default of the agent or the server. */
   model: string | undefined;
-  /** Aborting `left` stops reading: the turn throws the reason. A durable run goes on. */
-  send(message: MessageContent, left: AbortController): Promise<ChatTurn>;
+  /**
+   * Aborting `left` stops reading: the turn throws the reason. A durable run goes on. With `withdrawn` the message
+   * of a durable run waits until the server can be reached; aborting that throws `Unsent`.
+   */
+  send(message: MessageContent, left: AbortController, withdrawn?: AbortSignal): Promise<ChatTurn>;
   /** The next message begins another conversation. */
   startNew(): void;
   /** The conversation that can be continued later. */
   readonly conversationId: string | undefined;
   /** What the conversation has used so far. */
   usage(): Promise<ConversationUsage>;
+}
+
+/** The message is no longer sent. */
+export class Unsent extends Error {
+  override readonly name = 'Unsent';
 }
 
 export interface ConversationUsage {

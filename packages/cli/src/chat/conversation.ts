@@ -12,7 +12,14 @@ import { escapeLine, escapeUnsafe } from '../output/escape.ts';
 import { ApprovalPrompt } from './approval-prompt.ts';
 import type { AttachedMessage } from './attachments.ts';
 import { sizeText } from './attachments.ts';
-import type { ApprovalRequest, ChatClient, ChatTurn, Decision, MessageContent } from './client.ts';
+import {
+  type ApprovalRequest,
+  type ChatClient,
+  type ChatTurn,
+  type Decision,
+  type MessageContent,
+  Unsent,
+} from './client.ts';
 import type { OpenEditor } from './editor.ts';
 import type { SlashCommands } from './slash-commands.ts';
 import { Cancellation } from './cancellation.ts';
@@ -42,7 +49,7 @@ export interface ConversationOptions {
 }
 
 /** Aborting `left` leaves the turn. */
-type Begin = (left: AbortController) => Promise<ChatTurn>;
+type Begin = (left: AbortController, withdrawn: AbortSignal) => Promise<ChatTurn>;
 type Done = Extract<RunStreamEvent, { type: 'done' }>;
 
 /** An approval is open, and there is no user to decide it. */
@@ -70,8 +77,6 @@ export class Conversation {
   #error: RunResult['error'];
   /** With a single message, an error ends the command, which prints it. */
   #isOnce = false;
-  /** The tools whose calls were sent for approval, by approval. */
-  readonly #requestedTools = new Map<string, string>();
 
   constructor(options: ConversationOptions) {
     this.#options = options;
@@ -115,7 +120,7 @@ export class Conversation {
     const { terminal, status, writeLine } = this.#options;
     status.hide();
     this.#transcript?.breakLine();
-    terminal.writeAbove(() => writeLine(line));
+    terminal.writeAbove(() => writeLine(escapeLine(line)));
   }
 
   showHistory({ runs, earlier }: History): void {
@@ -162,6 +167,7 @@ export class Conversation {
     let turn: ChatTurn | undefined;
     let cancellation: Cancellation | undefined;
     const left = new AbortController();
+    const withdrawal = new AbortController();
     // From the start: a server may not even accept the message.
     const deadline =
       timeout === undefined
@@ -175,18 +181,22 @@ export class Conversation {
         if (cancellation !== undefined) writeLine(cancellation.leftText);
         process.exit(exitCodes.interrupted);
       }
-      this.note(
-        '(canceling; a running tool has some seconds to finish; press Ctrl-C again to exit now)',
-      );
+      const tool = turn === undefined ? '' : 'a running tool has some seconds to finish; ';
+      this.note(`(canceling; ${tool}press Ctrl-C again to exit now)`);
+      withdrawal.abort();
       this.#view?.withdraw();
       if (turn !== undefined) cancellation = new Cancellation(turn, (line) => this.note(line));
     };
     terminal.onInterrupt = interrupt;
     status.show('thinking');
     try {
-      turn = await begin(left);
+      turn = await begin(left, withdrawal.signal);
       if (interrupts > 0) cancellation = new Cancellation(turn, (line) => this.note(line));
       return await this.#follow(turn, left, interrupt, transcript);
+    } catch (error) {
+      if (!(error instanceof Unsent)) throw error;
+      this.note(error.message);
+      return undefined;
     } finally {
       clearTimeout(deadline);
       cancellation?.stop();
@@ -224,7 +234,9 @@ export class Conversation {
       ? attach(message, terminal.pasted)
       : { content: message, files: [] };
     this.showFiles(files);
-    return this.showTurn((left) => client.send(content, left));
+    return this.showTurn((left, withdrawn) =>
+      client.send(content, left, terminal.isInteractive ? withdrawn : undefined),
+    );
   }
 
   #fail(error: unknown): void {
@@ -287,7 +299,7 @@ export class Conversation {
         } else await turn.onUndecided(request);
       },
       unsent: ({ tool }) => {
-        this.note(`(your decision on ${escapeLine(tool)} was not sent and is withdrawn)`);
+        this.note(`(your decision on ${tool} was not sent and is withdrawn)`);
       },
     });
     this.#view = view;
@@ -295,7 +307,7 @@ export class Conversation {
     try {
       for await (const event of turn) {
         if (event.type === 'approval_requested') {
-          this.#requestedTools.set(event.id, event.tool);
+          transcript.remember(event);
           if (print.json) view.show(event);
           view.enqueue(event.id, (signal) => orLeave(signal, turn.request(event, signal)));
           continue;
@@ -326,22 +338,9 @@ export class Conversation {
     const { status } = this.#options;
     status.hide();
     transcript.show(event);
-    const activity = transcript.isInLine ? undefined : this.#activityAfter(event);
+    const activity = transcript.isInLine ? undefined : activityAfter(event, transcript);
     if (activity === undefined) status.clear();
     else status.show(activity);
-  }
-
-  /** What goes on after an event, until the next one. */
-  #activityAfter(event: RunStreamEvent): string | undefined {
-    if (event.type === 'done' || event.type === 'error') return undefined;
-    if (event.type === 'reset' && event.retry !== undefined) {
-      const { code = 'provider_failed', delayMs } = event.retry;
-      return `the provider failed (${code}); trying again in ${formatDuration(delayMs)}`;
-    }
-    if (event.type === 'tool_call') return `running ${event.name}`;
-    const isApproved = event.type === 'approval_resolved' && event.status === 'approved';
-    const tool = isApproved ? this.#requestedTools.get(event.id) : undefined;
-    return tool === undefined ? 'thinking' : `running ${tool}`;
   }
 
   async #decision(
@@ -372,4 +371,17 @@ export class Conversation {
 /** Ctrl-C at an empty prompt ends the chat. */
 function endOnInterrupt(error: unknown): undefined {
   if (!(error instanceof Interrupted)) throw error;
+}
+
+/** What goes on after an event, until the next one. */
+function activityAfter(event: RunStreamEvent, transcript: Transcript): string | undefined {
+  if (event.type === 'done' || event.type === 'error') return undefined;
+  if (event.type === 'reset' && event.retry !== undefined) {
+    const { code = 'provider_failed', delayMs } = event.retry;
+    return `the provider failed (${code}); trying again in ${formatDuration(delayMs)}`;
+  }
+  if (event.type === 'tool_call') return `running ${event.name}`;
+  const isApproved = event.type === 'approval_resolved' && event.status === 'approved';
+  const tool = isApproved ? transcript.requestedTool(event.id) : undefined;
+  return tool === undefined ? 'thinking' : `running ${tool}`;
 }

@@ -14,7 +14,7 @@ export type DecisionResult =
     };
 
 /** While the server cannot be reached. */
-export const unsentNote = 'your decision is sent when the server responds';
+export const unsentNote = 'your decision is sent when the server accepts it';
 
 /** The person can correct a decision that was rejected with one of these. */
 const correctableCodes = new Set([

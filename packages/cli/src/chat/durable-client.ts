@@ -1,7 +1,15 @@
 /** A conversation of durable runs: it survives this process, its connection and the server. */
-import type { Agent, RelayClient, Run, RunHandle, RunStreamEvent } from '@relay/sdk';
+import { randomUUID } from 'node:crypto';
+import type {
+  Agent,
+  ChatMessageBody,
+  RelayClient,
+  Run,
+  RunHandle,
+  RunStreamEvent,
+} from '@relay/sdk';
 import { findAgent } from '../commands/agents/agents.ts';
-import { CliError, exitCodes, isApiError } from '../errors.ts';
+import { CliError, exitCodes, isApiError, isRefused } from '../errors.ts';
 import { answerCommand, loadDecisionText, waitsText } from '../output/decision-text.ts';
 
 import {
@@ -12,6 +20,7 @@ import {
   type Decision,
   type MessageContent,
   requestFromApproval,
+  Unsent,
 } from './client.ts';
 import { decideApproval, unsentNote } from './decide.ts';
 import { untilAvailable } from '../until-available.ts';
@@ -74,24 +83,50 @@ export class DurableChatClient implements ChatClient {
     this.#firstRunId = undefined;
   }
 
-  async send(message: MessageContent, { signal }: AbortController): Promise<ChatTurn> {
+  async send(
+    message: MessageContent,
+    { signal }: AbortController,
+    withdrawn?: AbortSignal,
+  ): Promise<ChatTurn> {
     const { client, note } = this.#options;
-    if (this.#firstRunId !== undefined) {
-      this.#conversationId ??= (await client.runs.get(this.#firstRunId, { signal })).conversationId;
-    }
-    const body = { message, agent: this.#agent, conversationId: this.#conversationId };
-    const run = await client.runs
-      .sendMessage(
-        { ...body, model: this.model ?? (await this.#defaultModel(signal)) },
-        { ...this.#follow, signal },
-      )
-      .catch(async (error: unknown) => {
+    const options = { ...this.#follow, idempotencyKey: randomUUID(), signal };
+    // The same in each attempt, whatever the server's default model is by then: the key is bound to it.
+    let body: ChatMessageBody | undefined;
+    let mayHaveArrived = false;
+    const send = async () => {
+      body ??= await this.#bodyOf(message, signal);
+      withdrawn?.throwIfAborted();
+      return client.runs.sendMessage(body, options).catch(async (error: unknown) => {
+        mayHaveArrived ||= !isRefused(error);
         // Names the agent that may be meant.
         if (isApiError(error) && error.code === 'unknown_agent') await this.agent(signal);
         throw error;
       });
+    };
+    const run = await (withdrawn === undefined
+      ? send()
+      : untilAvailable(send, {
+          signal: AbortSignal.any([signal, withdrawn]),
+          onFailure: (reason) =>
+            note(`(${reason}; your message is sent when the server accepts it)`),
+        }).catch((error: unknown) => {
+          throw error === withdrawn.reason ? new Unsent(withdrawnText(mayHaveArrived)) : error;
+        }));
     this.#firstRunId ??= run.id;
     return new DurableTurn(client, run, note, (id) => (this.#conversationId ??= id));
+  }
+
+  async #bodyOf(message: MessageContent, signal: AbortSignal): Promise<ChatMessageBody> {
+    const { client } = this.#options;
+    if (this.#firstRunId !== undefined) {
+      this.#conversationId ??= (await client.runs.get(this.#firstRunId, { signal })).conversationId;
+    }
+    return {
+      message,
+      agent: this.#agent,
+      conversationId: this.#conversationId,
+      model: this.model ?? (await this.#defaultModel(signal)),
+    };
   }
 
   /**
@@ -139,6 +174,12 @@ export class DurableChatClient implements ChatClient {
     ]);
     return model === undefined ? defaultModel : undefined;
   }
+}
+
+function withdrawnText(mayHaveArrived: boolean): string {
+  return mayHaveArrived
+    ? `(your message is no longer sent, but the server may have received it: see "${relay} runs list")`
+    : '(your message is withdrawn)';
 }
 
 function usageOf(runs: readonly Run[]): ConversationUsage {
@@ -195,7 +236,7 @@ class DurableTurn implements ChatTurn {
     decision: Decision,
     signal: AbortSignal,
   ): Promise<string | undefined> {
-    const onFailure = () => this.#note(`(no connection; ${unsentNote})`);
+    const onFailure = (reason: string) => this.#note(`(${reason}; ${unsentNote})`);
     const send = () => decideApproval(this.#client, request, decision);
     const result = await untilAvailable(send, { signal, onFailure });
     if ('problem' in result) return result.problem;

@@ -1,7 +1,7 @@
 /** The commands of an interactive chat: `/help`, `/model NAME` and others. */
 import { readdirSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { nearestTo } from '@relay/protocol/display';
+import { didYouMean, nearestTo } from '@relay/protocol/display';
 import type { Conversation, RelayClient } from '@relay/sdk';
 import { take } from '../command.ts';
 import { conversationColumns, ownConversations } from '../commands/agents/conversations.ts';
@@ -153,9 +153,8 @@ export class SlashCommands {
     if (ids.includes(name)) this.#say(`The next message uses ${name}.`);
     else {
       // Providers can have models that the server does not list.
-      const meant = nearestTo(name, ids, 3);
-      const hint = meant === undefined ? '' : ` Did you mean ${meant}?`;
-      this.#say(`The next message uses ${name}, which is not in the list of /model.${hint}`);
+      const hint = didYouMean(name, ids) || '.';
+      this.#say(`The next message uses ${name}, which is not in the list of /model${hint}`);
     }
   }
 

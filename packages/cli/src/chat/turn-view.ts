@@ -56,9 +56,12 @@ export class TurnView {
       .finally(() => {
         this.#open.delete(id);
         this.#promptCount -= 1;
-        if (this.#promptCount > 0) return;
-        for (const event of this.#backlog.splice(0)) this.#options.transcript.show(event);
+        if (this.#promptCount === 0) this.#showBacklog();
       });
+  }
+
+  #showBacklog(): void {
+    for (const event of this.#backlog.splice(0)) this.#options.transcript.show(event);
   }
 
   /** The approval has been decided elsewhere, or is over. */
@@ -85,6 +88,8 @@ export class TurnView {
     if (signal.aborted) return;
     let current = await unlessAborted(signal, load(signal));
     if (current === undefined || signal.aborted) return;
+    // Such as what came of the decision before this one.
+    this.#showBacklog();
     transcript.endText();
     const { id } = current;
     try {

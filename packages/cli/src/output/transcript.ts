@@ -9,6 +9,8 @@ import type { Print } from './print.ts';
 import { escapeUnsafe, escapeLine } from './escape.ts';
 import { formatTime } from './table.ts';
 
+type ApprovalRequested = Extract<RunStreamEvent, { type: 'approval_requested' }>;
+
 /** A model that writes no text for this long has made a pause. */
 const pauseMs = 150;
 
@@ -27,6 +29,12 @@ export class Transcript {
   #held = '';
   /** Whether there is text that a `reset` event would discard. */
   #hasText = false;
+
+  readonly #requests = new Map<string, ApprovalRequested>();
+  /** The calls without a result: their names. */
+  readonly #calls = new Map<string, string>();
+  /** Of the calls that run together: results and decisions then say whose they are. */
+  #areSeveral = false;
 
   constructor(print: Print, options: { readonly writeLine?: (line: string) => void } = {}) {
     this.#print = print;
@@ -49,6 +57,19 @@ export class Transcript {
   /** So that something else can be shown on a line of its own, in the middle of a text. */
   breakLine(): void {
     if (this.#isLive) this.endText();
+  }
+
+  /** Of the approvals that were shown, here or in a prompt. */
+  remember(request: ApprovalRequested): void {
+    this.#requests.set(request.id, request);
+  }
+
+  requestedTool(approvalId: string): string | undefined {
+    return this.#requests.get(approvalId)?.tool;
+  }
+
+  #whose(name: string | undefined): string {
+    return this.#areSeveral && name !== undefined ? `${escapeLine(name)} ` : '';
   }
 
   text(text: string): void {
@@ -104,13 +125,21 @@ export class Transcript {
         break;
       case 'tool_call':
         this.#hasText = false;
+        this.#calls.delete(event.id);
+        this.#areSeveral = this.#calls.size > 0;
+        this.#calls.set(event.id, event.name);
         this.line(paint('cyan', `→ ${escapeLine(event.name)} ${shortJson(event.input)}`));
         break;
-      case 'tool_result':
-        if (event.rule === undefined) this.line(paint('dim', `← ${shortJson(event.output)}`));
-        else this.line(paint('red', `✗ ${deniedByText(event.rule)}`));
+      case 'tool_result': {
+        const whose = this.#whose(this.#calls.get(event.id));
+        this.#calls.delete(event.id);
+        if (event.rule === undefined) {
+          this.line(paint('dim', `← ${whose}${shortJson(event.output)}`));
+        } else this.line(paint('red', `✗ ${whose}${deniedByText(event.rule)}`));
         break;
+      }
       case 'approval_requested':
+        this.remember(event);
         this.line(paint('yellow', requestText(event)));
         for (const warning of describeFlags(event.display?.flags ?? [])) {
           this.line(paint('red', `  ! Warning: the request ${escapeLine(warning)}`));
@@ -121,15 +150,19 @@ export class Transcript {
           paint('yellow', `! approval ${event.id} expires at ${formatTime(event.expiresAt)}`),
         );
         break;
-      case 'approval_resolved':
-        this.line(paint('dim', `· ${event.outcome ?? event.status}`));
+      case 'approval_resolved': {
+        const { kind, tool } = this.#requests.get(event.id) ?? {};
+        const isAnswer = kind === 'question' && event.status === 'approved';
+        const what = isAnswer ? 'answered' : (event.outcome ?? event.status);
+        this.line(paint('dim', `· ${this.#whose(tool)}${what}`));
         // The call was shown with its original arguments.
-        if (event.executedParams !== undefined) {
+        if (event.executedParams !== undefined && !isAnswer) {
           this.line(
             paint('cyan', `→ changed by the approver to ${shortJson(event.executedParams)}`),
           );
         }
         break;
+      }
       case 'error':
         this.line(paint('red', `✗ ${escapeLine(event.error)} [${event.code}]`));
         break;
@@ -164,7 +197,7 @@ function unfinishedNote(reason: FinishReason | undefined): string | undefined {
   return reason === undefined ? undefined : unfinished[reason];
 }
 
-function requestText({ kind, tool, id }: Extract<RunStreamEvent, { type: 'approval_requested' }>) {
+function requestText({ kind, tool, id }: ApprovalRequested) {
   const name = escapeLine(tool);
   if (kind !== 'outcome') return `? ${name} ${waitsText[kind]} (id ${id})`;
   return `? ${name} was started before a crash or a stop of the server and may have taken effect: ${answerCommand(kind, id)}`;

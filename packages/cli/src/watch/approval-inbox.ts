@@ -6,6 +6,7 @@ import type { Approval, ApprovalsQuery, RelayClient } from '@relay/sdk';
 import { ApprovalPrompt } from '../chat/approval-prompt.ts';
 import { type Decision, requestFromApproval, shownDigest } from '../chat/client.ts';
 import { decideApproval, unsentNote } from '../chat/decide.ts';
+import { editorFor } from '../chat/editor.ts';
 import { Interrupted, Terminal } from '../chat/terminal.ts';
 import { take, type Context } from '../command.ts';
 import { isUnavailable } from '../errors.ts';
@@ -58,6 +59,7 @@ export class ApprovalInbox {
       terminal: this.#terminal,
       paint: context.print.paint,
       writeLine: (line) => this.#line(line),
+      openEditor: editorFor(context.environment, this.#terminal),
     });
   }
 
@@ -185,7 +187,7 @@ export class ApprovalInbox {
         if (decision === undefined) return false;
         const result = await untilAvailable(() => decideApproval(this.#client, request, decision), {
           signal: this.#stop.signal,
-          onFailure: () => this.#note(`No connection; ${unsentNote}.`),
+          onFailure: (reason) => this.#note(`Not sent (${reason}): ${unsentNote}.`),
         });
         if ('problem' in result) {
           this.#line(result.problem);

@@ -200,6 +200,7 @@ describe('prompt for an unknown outcome', () => {
     [['r'], { outcome: 'rerun' }],
     [['rerun'], { outcome: 'rerun' }],
     [['c', '{"sent": true}'], { outcome: 'completed', output: { sent: true } }],
+    [['c', '', 'c', 'null'], { outcome: 'completed', output: null }],
     [['completed', 'it went out'], { outcome: 'completed', output: 'it went out' }],
     [['o', 'f', ''], { outcome: 'failed' }],
     [['failed', 'No trace of it'], { outcome: 'failed', reason: 'No trace of it' }],

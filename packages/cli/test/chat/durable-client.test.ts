@@ -75,3 +75,36 @@ test('an agent without a model uses the default of the server, or else demo', as
   }
   expect(sent.map(({ model }) => model)).toEqual(['demo', undefined]);
 });
+
+test.each([
+  ['ECONNREFUSED', '(your message is withdrawn)'],
+  ['ECONNRESET', 'the server may have received it: see "relay runs list"'],
+])('a message waits for the server until it is withdrawn: %s', async (reason, said) => {
+  const { runs } = chatOf([]);
+  const keys: unknown[] = [];
+  const [left, withdrawal] = [new AbortController(), new AbortController()];
+  const error = Object.assign(new Error('No'), {
+    name: 'RelayApiError',
+    code: 'network_error',
+    failedRequest: { url: 'http://127.0.0.1:1', reason },
+  });
+  const sendMessage = async (_: Sent, options: { readonly idempotencyKey?: string }) => {
+    keys.push(options.idempotencyKey);
+    if (keys.length === 2) withdrawal.abort();
+    throw error;
+  };
+  const notes: string[] = [];
+  const chat = new DurableChatClient({
+    client: { runs: { ...runs, sendMessage } } as unknown as RelayClient,
+    model: 'demo',
+    agent: 'a',
+    note: (line) => void notes.push(line),
+  });
+  await expect(chat.send('hi', left, withdrawal.signal)).rejects.toThrow(said);
+  expect(notes).toEqual(['(no connection; your message is sent when the server accepts it)']);
+  expect(keys).toEqual([keys[0], keys[0]]);
+  await expect(chat.send('hi', left)).rejects.toBe(error);
+  const timeout = new Error('Too late');
+  setTimeout(() => left.abort(timeout), 10);
+  await expect(chat.send('hi', left, new AbortController().signal)).rejects.toBe(timeout);
+});

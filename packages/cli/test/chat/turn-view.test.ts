@@ -71,12 +71,25 @@ describe('TurnView', () => {
     view.show(token(2));
     await settled();
     view.show(token(3));
-    expect(log).toEqual(['show 1', 'ask a']);
+    expect(log).toEqual(['show 1', 'show 2', 'ask a']);
     asking[0]?.answer({ approved: true });
     await settled();
     view.show(token(4));
-    expect(log).toEqual(['show 1', 'ask a', 'decide a true', 'show 2', 'show 3', 'show 4']);
+    expect(log).toEqual(['show 1', 'show 2', 'ask a', 'decide a true', 'show 3', 'show 4']);
     await view.finish();
+  });
+
+  test('shows the events of one prompt before the next', async () => {
+    const { view, enqueue, log, asking } = turnView();
+    enqueue('a');
+    enqueue('b');
+    await settled();
+    view.show(token(1));
+    asking[0]?.answer({ approved: true });
+    await settled();
+    asking[1]?.answer({ approved: true });
+    await view.finish();
+    expect(log).toEqual(['ask a', 'decide a true', 'show 1', 'ask b', 'decide b true']);
   });
 
   test('dismisses prompts that were decided elsewhere, open or queued', async () => {

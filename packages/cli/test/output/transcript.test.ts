@@ -74,20 +74,15 @@ describe('a transcript', () => {
   });
 
   test('reports discarded text, approvals and errors', () => {
+    const call = { toolCallId: 'c', tool: 'send_note', params: {}, agentId: 'a' };
     const text = shown(
       say('Half an'),
       { type: 'reset', after: 0 },
-      {
-        type: 'approval_requested',
-        id: 'r1',
-        kind: 'permission',
-        toolCallId: 'c',
-        tool: 'send_note',
-        params: {},
-        agentId: 'a',
-      },
+      { type: 'approval_requested', id: 'r1', kind: 'permission', ...call },
       { type: 'approval_expiring', id: 'r1', expiresAt: '2026-11-15T12:00:00Z' },
       { type: 'approval_resolved', id: 'r1', status: 'expired' },
+      { type: 'approval_requested', id: 'q1', kind: 'question', ...call },
+      { type: 'approval_resolved', id: 'q1', status: 'approved', executedParams: { size: 2 } },
       { type: 'error', error: 'The provider\nfailed', code: 'provider_failed', retryable: true },
     );
     expect(text.split('\n')).toEqual([
@@ -96,7 +91,34 @@ describe('a transcript', () => {
       '? send_note waits for approval (id r1)',
       '! approval r1 expires at 2026-11-15 12:00:00Z',
       '· expired',
+      '? send_note waits for an answer (id q1)',
+      '· answered',
       '✗ The provider failed [provider_failed]',
+      '',
+    ]);
+  });
+
+  test('says whose the results and decisions of calls are that run together', () => {
+    const request = { kind: 'permission', params: {}, agentId: 'a' } as const;
+    const text = shown(
+      { type: 'tool_call', id: 'c1', name: 'find', input: {} },
+      { type: 'tool_call', id: 'c2', name: 'pay', input: {} },
+      { type: 'approval_requested', id: 'r1', toolCallId: 'c2', tool: 'pay', ...request },
+      { type: 'tool_result', id: 'c1', output: 1 },
+      { type: 'approval_resolved', id: 'r1', status: 'approved' },
+      { type: 'tool_result', id: 'c2', output: 2 },
+      { type: 'tool_call', id: 'c3', name: 'find', input: {} },
+      { type: 'tool_result', id: 'c3', output: 3 },
+    );
+    expect(text.split('\n')).toEqual([
+      '→ find {}',
+      '→ pay {}',
+      '? pay waits for approval (id r1)',
+      '← find 1',
+      '· pay approved',
+      '← pay 2',
+      '→ find {}',
+      '← 3',
       '',
     ]);
   });

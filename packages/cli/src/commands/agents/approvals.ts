@@ -162,7 +162,9 @@ async function watchApprovals(context: Context<WatchOptions>): Promise<void> {
     );
   }
   const { ApprovalInbox } = await import('../../watch/approval-inbox.ts');
-  await new ApprovalInbox(context, await context.client(), context.options).run();
+  // From then on, it waits for one that restarts.
+  const client = await context.respondingClient();
+  await new ApprovalInbox(context, client, context.options).run();
 }
 
 /** The handles of the sessions that ask, by id. One that was deleted since has none. */

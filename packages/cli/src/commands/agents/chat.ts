@@ -52,9 +52,13 @@ export function registerChat(program: CliCommand): void {
 }
 
 async function chat(context: Context<Options>, words: readonly string[]): Promise<void> {
-  const { environment, print, options, connection } = context;
+  const { environment, print, options } = context;
   checkOptions(options);
-  if (connection.apiKey === undefined) await checkKeyless(context);
+  const isKeyless = context.connection.apiKey === undefined;
+  // Without its key, the chat of a server that has just started would be another one.
+  const client = await (isKeyless ? context.respondingClient() : context.client());
+  const { connection } = context;
+  if (connection.apiKey === undefined) checkKeyless(context);
   const [{ Terminal }, { Conversation }, { StatusLine }, attachments, { editorFor }] =
     await Promise.all([
       import('../../chat/terminal.ts'),
@@ -74,7 +78,6 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
   const isPiped = words.includes('-');
   const piped = isPiped ? await readStdin(environment, maxMessageLength) : undefined;
   if (isPiped && piped?.trim() === '') throw usageError('There is no text on standard input');
-  const client = await context.client();
   const { stdout, stderr } = environment;
   const output = print.json || stdout.isTTY !== true ? stderr : stdout;
   const writeLine = (line: string) => void output.write(`${line}\n`);
@@ -175,7 +178,7 @@ function approvalsFor({ headless, deny }: Options): 'ask' | 'wait' | 'deny' {
   return headless === true ? 'wait' : 'ask';
 }
 
-async function checkKeyless(context: Context<Options>): Promise<void> {
+function checkKeyless(context: Context<Options>): void {
   const { url } = context.connection;
   if (!isLocal(url)) {
     throw new CliError('unauthorized', `No API key for ${url}`, {
@@ -185,8 +188,6 @@ async function checkKeyless(context: Context<Options>): Promise<void> {
   }
   const { agent, conversation, continue: isContinued } = context.options;
   if (agent !== undefined || conversation !== undefined || isContinued === true) {
-    // The key is that of the server which runs here: without one, its absence is what is wrong.
-    await (await context.client()).health();
     throw usageError('--agent, --continue and --conversation need a key', needsKey);
   }
 }

@@ -1,4 +1,4 @@
-import { nearestTo } from '@relay/protocol/display';
+import { didYouMean } from '@relay/protocol/display';
 import { type GrantScope, grantScopes } from '@relay/protocol/wire';
 import type { Grant, GrantBody, RelayClient } from '@relay/sdk';
 import { Option } from 'commander';
@@ -158,9 +158,7 @@ async function noteNoEffect({ print }: Context, client: RelayClient, name: strin
   }
   if (tool !== undefined || /[:.]/.test(name)) return;
   const names = tools.map((each) => each.name);
-  const meant = nearestTo(name, names, 3);
-  const hint = meant === undefined ? '' : ` Did you mean ${meant}?`;
-  print.note(`The server has no tool named ${name}.${hint}`);
+  print.note(`The server has no tool named ${name}${didYouMean(name, names) || '.'}`);
 }
 
 async function previewGrant(context: Context<RuleOptions>, [tool = '']: readonly string[]) {

@@ -165,7 +165,9 @@ async function tailAll(context: Context<TailOptions>): Promise<void> {
   const interrupt = () => stop.abort();
   process.once('SIGINT', interrupt);
   try {
-    await new AllRuns(context, await context.client(), context.options).run(stop.signal);
+    // From then on, it waits for one that restarts.
+    const client = await context.respondingClient();
+    await new AllRuns(context, client, context.options).run(stop.signal);
   } catch (error) {
     if (!stop.signal.aborted) throw error;
     // The shell continues after `^C`.

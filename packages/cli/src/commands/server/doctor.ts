@@ -27,17 +27,16 @@ export function registerDoctor(program: CliCommand): void {
 /** A file with keys that others can read is reported like any other problem. */
 function connectionToCheck(
   { environment, options }: Context,
-  local: Pick<Target, 'dataDir' | 'usualPort'>,
+  dataDir: Target['dataDir'],
 ): CheckedConnection {
   try {
-    return connectionOf(environment, { ...options, ...local });
+    return connectionOf(environment, { ...options, dataDir });
   } catch (error) {
     const isNamed = (options.profile ?? setting(environment, 'RELAY_PROFILE')) !== undefined;
     // The file says which server the profile is for.
     if (!(error instanceof CliError) || error.code !== 'file_not_private' || isNamed) throw error;
-    const { dataDir, usualPort } = local;
     const given = options.url ?? setting(environment, 'RELAY_URL');
-    const url = given ?? localUrl(environment, dataDir, usualPort);
+    const url = given ?? localUrl(environment, dataDir);
     return { url, apiKey: undefined, keyFrom: undefined, keyProblem: error };
   }
 }
@@ -47,13 +46,12 @@ function serverToCheck(context: Context<Options>, installation: CliEnvironment):
   const { remote, dataDir } = context.options;
   const checked = setting(installation, 'RELAY_DATA_DIR');
   const isUsed = runningServers(installation.env).some((server) => server.dataDir === checked);
-  const usualPort = setting(installation, 'RELAY_PORT');
   try {
     const folder = isUsed && remote !== true ? checked : dataDir;
-    return connectionToCheck(context, { dataDir: folder, usualPort });
+    return connectionToCheck(context, folder);
   } catch (error) {
     if (!isSeveralServers(error) || remote === true) throw error;
-    return connectionToCheck(context, { dataDir: checked, usualPort });
+    return connectionToCheck(context, checked);
   }
 }
 
