@@ -20,9 +20,17 @@ const agents = 'test/agents/**/*.test.ts';
 const browser = 'test/browser/**/*.test.ts';
 
 /** Suites that ask for a store, which is that of their project. */
-const onBothStores = globSync('packages/server/test/**/*.test.ts', {
-  cwd: fileURLToPath(new URL('.', import.meta.url)),
-}).filter((file) => readFileSync(new URL(file, import.meta.url), 'utf8').includes("/stores.ts'"));
+const onBothStores = filesWith("/stores.ts'", 'packages/server/test/**/*.test.ts');
+
+/** Other files of the same worker could have timers, too. */
+const countingTimers = filesWith('getTimerCount', '{packages/*/,}test/**/*.test.ts');
+
+function filesWith(text: string, pattern: string): string[] {
+  const files = globSync(pattern, { cwd: fileURLToPath(new URL('.', import.meta.url)) });
+  return files.filter((file) =>
+    readFileSync(new URL(file, import.meta.url), 'utf8').includes(text),
+  );
+}
 
 /** These run in both, and look further there. Not RELAY_*: servers would warn of unknown settings. */
 const fuzz = ['packages/**/*fuzz.test.ts'];
@@ -56,10 +64,14 @@ export default defineConfig({
         test: {
           name: 'behaviour',
           include: ['packages/*/{src,test}/**/*.test.ts', 'test/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, ...faults, agents, browser],
+          exclude: [...configDefaults.exclude, ...faults, ...countingTimers, agents, browser],
           // The files of a worker share their imports, which would cost more than most tests.
           isolate: false,
         },
+      },
+      {
+        extends: true,
+        test: { name: 'behaviour-isolated', include: countingTimers },
       },
       {
         extends: true,
