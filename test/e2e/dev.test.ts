@@ -37,13 +37,16 @@ beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'relay-dev-'));
 });
 afterEach(async () => {
-  if (dev.exitCode === null && dev.signalCode === null) {
-    const ended = new Promise((resolve) => dev.once('exit', resolve));
-    dev.kill('SIGTERM');
-    await ended;
-  }
+  await ended(dev);
   rmSync(dir, { recursive: true });
 });
+
+async function ended(started: ChildProcess): Promise<void> {
+  if (started.exitCode !== null || started.signalCode !== null) return;
+  const exited = new Promise((resolve) => started.once('exit', resolve));
+  started.kill('SIGTERM');
+  await exited;
+}
 
 test('relay dev restarts for a change of the configuration or of a file that it imports', async () => {
   mkdirSync(join(dir, 'agents'));
@@ -187,4 +190,25 @@ test('relay dev waits for a running tool before it restarts, and a second signal
   dev.kill('SIGTERM');
   await ended;
   expect(existsSync(join(dir, 'finish'))).toBe(false);
+}, 180_000);
+
+test('relay dev waits for a port and a data folder that another server uses', async () => {
+  start();
+  await expect.poll(starts, polled).toBe(1);
+  const first = dev;
+  const { port } = new URL(/listening on (\S+)/.exec(said)?.[1] ?? '');
+  start('--port', port);
+  const waiting = dev;
+  await expect
+    .poll(() => said, polled)
+    .toMatch(/Port \d+ is in use by another Relay server: pid .*Waiting until it is free/);
+  start();
+  await expect
+    .poll(() => said, polled)
+    .toMatch(/Another Relay server is using .*Waiting until it is free/);
+  await ended(dev);
+  dev = waiting;
+  await ended(first);
+  await expect.poll(starts, polled).toBe(2);
+  expect(said.match(/Waiting until/g)).toHaveLength(2);
 }, 180_000);

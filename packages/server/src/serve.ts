@@ -1,6 +1,7 @@
 /** Starts the server: lock, store, listen. Stops it gracefully. */
 import { once } from 'node:events';
 import { type AddressInfo, createServer, isIP } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   auditRecordsOf,
   type KeyRecord,
@@ -167,6 +168,7 @@ async function checkPort({ env, cwd }: ServeOptions): Promise<void> {
     throw new ConfigError(
       `Port ${port} is in use by another Relay server: pid ${other.pid}, started in ${other.cwd}, ` +
         `data in ${other.dataDir}. Stop it, or choose another port with --port or RELAY_PORT`,
+      { cause: error },
     );
   } finally {
     await new Promise<void>((resolve) => probe.close(() => resolve()));
@@ -259,24 +261,29 @@ function urlOf(config: Config, address: AddressInfo | string | null): string {
 const closeTimeoutMs = 15_000;
 /** A start may be waiting for a database that does not answer. */
 const abortStartTimeoutMs = 10_000;
+const retryInUseMs = 500;
 
 export interface ServeProcessOptions extends Installation {
   /**
    * Reads `.env`. Default: if only this machine reaches the server. The provider keys of the environment are for
-   * this machine in any case.
+   * this machine in any case. Waits for a port and a data folder that are in use.
    */
   readonly development?: boolean;
 }
 
 /** Resolves when the server listens. Signals stop the process gracefully, also during the start. */
 export async function serveProcess(options: ServeProcessOptions): Promise<void> {
-  const starting = serve({
-    env: environmentOf(options),
-    cwd: options.cwd,
-    terminal: process.stdout.isTTY,
-    register: true,
-    print: (line) => console.log(line),
-  });
+  const env = environmentOf(options);
+  const start = () =>
+    serve({
+      env,
+      cwd: options.cwd,
+      terminal: process.stdout.isTTY,
+      register: true,
+      print: (line) => console.log(line),
+    });
+  const stopping = new AbortController();
+  const starting = options.development === true ? whenFree(start, stopping.signal) : start();
   let running: RunningServer | undefined;
   let stoppedAt: number | undefined;
   // `npm start` holds the other end of a channel. That it closes means that `npm start` was killed.
@@ -284,6 +291,7 @@ export async function serveProcess(options: ServeProcessOptions): Promise<void> 
     process.on(event, () => {
       if (stoppedAt === undefined) {
         stoppedAt = Date.now();
+        stopping.abort();
         const note = running === undefined ? undefined : waitingNote(running, event);
         if (note !== undefined) console.log(note);
         const timeoutMs =
@@ -304,6 +312,33 @@ export async function serveProcess(options: ServeProcessOptions): Promise<void> 
   });
   running = await starting;
 }
+
+/** The server before this one may be waiting for its tools. */
+async function whenFree(
+  start: () => Promise<RunningServer>,
+  signal: AbortSignal,
+): Promise<RunningServer> {
+  for (let isFirst = true; ; isFirst = false) {
+    try {
+      return await start();
+    } catch (error) {
+      if (!isInUse(error)) throw error;
+      if (isFirst) console.log(`${explainStartError(error)}. Waiting until it is free …`);
+      await delay(retryInUseMs, undefined, { signal }).catch(() => process.exit(0));
+    }
+  }
+}
+
+/** The port or the data folder. */
+function isInUse(error: unknown): boolean {
+  const { cause } = error as Error;
+  return [error, cause].some((each) => {
+    const { code, errcode } = (each ?? {}) as { code?: unknown; errcode?: unknown };
+    return code === 'EADDRINUSE' || errcode === sqliteBusy;
+  });
+}
+
+const sqliteBusy = 5;
 
 /** A terminal, npm and `relay dev` all pass on a signal, so that one request can arrive several times. */
 function isSecondRequest(event: string, afterMs: number): boolean {

@@ -121,7 +121,7 @@ async function importFile(path: string): Promise<{ default?: unknown }> {
     return (await import(pathToFileURL(path).href)) as { default?: unknown };
   } catch (error) {
     const { message, excerpt } = describeLoadError(path, error);
-    throw new ConfigError(message, excerpt);
+    throw new ConfigError(message, { excerpt });
   }
 }
 

@@ -84,9 +84,12 @@ export class ConfigError extends Error {
   /** The lines of a file that it is about, for people. */
   readonly excerpt: string | undefined;
 
-  constructor(message: string, excerpt?: string) {
-    super(message);
-    this.excerpt = excerpt;
+  constructor(
+    message: string,
+    options: ErrorOptions & { readonly excerpt?: string | undefined } = {},
+  ) {
+    super(message, options);
+    this.excerpt = options.excerpt;
   }
 }
 
