@@ -58,7 +58,7 @@ type Input = NonNullable<Decision['input']>;
 
 export class ApprovalPrompt {
   readonly #options: ApprovalPromptOptions;
-  #asked: Pick<ApprovalRequest, 'id' | 'digest'> | undefined;
+  #asked: ApprovalRequest | undefined;
 
   constructor(options: ApprovalPromptOptions) {
     this.#options = options;
@@ -75,7 +75,7 @@ export class ApprovalPrompt {
   ): Promise<Decision | undefined> {
     const { id, digest } = request;
     const isChanged = this.#asked?.id === id && this.#asked.digest !== digest;
-    this.#asked = { id, digest };
+    this.#asked = request;
     // What is typed now may still be meant for the arguments that were shown before.
     if (isChanged) this.#options.terminal.ignoreNextInput();
     showRequest(request, this.#options);
@@ -254,17 +254,20 @@ export class ApprovalPrompt {
     return isObject(schema) ? answer : answer[wholeAnswer];
   }
 
-  /** There is no default choice: an empty line repeats the prompt. */
+  /** There is no default choice: an empty line shows the request again, which may have left the screen. */
   async #choose(prompt: string, signal: AbortSignal): Promise<string | undefined> {
     const line = await this.#options.terminal.ask({ prompt, signal, fresh: true });
     return line?.trim().toLowerCase();
   }
 
   #rejectChoice(choice: string, prompt: string): void {
-    if (choice === '') return;
+    const { terminal, writeLine } = this.#options;
+    if (choice === '') {
+      if (terminal.isInteractive && this.#asked) showRequest(this.#asked, this.#options);
+      return;
+    }
     const keys = [...prompt.matchAll(/\[(\w)\]/g)].map(([, key]) => key);
     const valid = `type ${keys.slice(0, -1).join(', ')} or ${keys.at(-1)}.`;
-    const { terminal, writeLine } = this.#options;
     // In a pipe, the line may have been meant as a message, and is not on the screen.
     const line = terminal.isInteractive ? '' : ` "${escapeLine(choice)}", which is not sent`;
     writeLine(`  Invalid choice${line}: ${valid}`);

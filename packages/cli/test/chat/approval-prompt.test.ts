@@ -56,11 +56,12 @@ describe('permission prompt', () => {
     expect(await user(line).ask(permission)).toEqual(decision);
   });
 
-  test('prompts again until the choice is valid', async () => {
+  test('prompts again until the choice is valid, and shows the request again for an empty line', async () => {
     const { ask, prompts, written } = user('', 'yep', 'r', 'ok', '\u001B[A', 'y');
     expect(await ask(permission)).toEqual({ approved: true });
     const rejected = written.filter((line) => line === '  Invalid choice: type y, n, a or e.');
     expect(rejected).toHaveLength(4);
+    expect(written.filter((line) => line === '? send_note needs approval:')).toHaveLength(2);
     expect(prompts).toHaveLength(6);
     expect(prompts.every(({ fresh }) => fresh === true)).toBe(true);
   });
