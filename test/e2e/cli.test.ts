@@ -100,6 +100,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
       '→ send_note {"to":"operator","text":"the build is green"}',
       '? send_note needs approval:',
       '  [y]es  [n]o  [a]lways  [e]dit >',
+      '? send_note needs approval:',
       '  [y]es  [n]o  [a]lways  [e]dit > y',
       '· approved',
       '← {"sent":true}',
