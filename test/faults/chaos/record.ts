@@ -1,5 +1,5 @@
 /** What the oracle's processes wrote down, read back. */
-import { readFileSync, truncateSync } from 'node:fs';
+import { existsSync, readFileSync, truncateSync } from 'node:fs';
 import type { StoredEvent } from '@relay/protocol';
 
 export const scenarioNames = [
@@ -78,8 +78,7 @@ export function readLines<Entry>(path: string): Entry[] {
 
 /** Before a program that was killed continues its file: the kill may have cut its last line. */
 export function dropCutLine(path: string): void {
-  const text = wholeLines(path);
-  if (text !== '') truncateSync(path, Buffer.byteLength(text));
+  if (existsSync(path)) truncateSync(path, Buffer.byteLength(wholeLines(path)));
 }
 
 /** Without a line that is being written. */
