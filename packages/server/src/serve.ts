@@ -11,6 +11,7 @@ import {
 } from '@relay/core';
 import { defined, RelayError } from '@relay/protocol';
 import { bubblewrapProblem } from '@relay/processes';
+import { isFolderInUse } from '@relay/store';
 import { completeRestore, operatorAuditEntry } from './audit/operator-entries.ts';
 import { checkConfig, loadConfigFile, type RelayConfig } from './config/config-file.ts';
 import { compose, type Relay, stopAll } from './compose.ts';
@@ -68,7 +69,6 @@ export async function openServer(options: ServeOptions): Promise<OpenedServer> {
       ? await loadConfigFile(options.env, options.cwd)
       : checkConfig('The configuration', options.config);
   const log = createLog({ level: config.logLevel, terminal: process.stderr.isTTY });
-  for (const sentence of unknownSettings(options.env)) log.warn(sentence);
   const closing: (() => Promise<void> | void)[] = [];
   const stop = () => stopAll(closing.splice(0).toReversed());
   try {
@@ -78,6 +78,8 @@ export async function openServer(options: ServeOptions): Promise<OpenedServer> {
     // Loaded while the thread of the store starts. `compose` waits for it, and reports a failure.
     import('./http/app.ts').catch(() => undefined);
     const opened = await opening;
+    // Not before: a start can be repeated until the data folder is free.
+    for (const sentence of unknownSettings(options.env)) log.warn(sentence);
     const { store } = opened;
     closing.push(() => opened.close());
     const relay = await compose({
@@ -162,7 +164,7 @@ async function checkPort({ env, cwd }: ServeOptions): Promise<void> {
     probe.listen({ host, port });
     await once(probe, 'listening');
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    if (!isPortInUse(error)) throw error;
     const other = runningServers(env).find(({ url }) => new URL(url).port === String(port));
     if (other === undefined) throw error;
     throw new ConfigError(
@@ -318,27 +320,24 @@ async function whenFree(
   start: () => Promise<RunningServer>,
   signal: AbortSignal,
 ): Promise<RunningServer> {
-  for (let isFirst = true; ; isFirst = false) {
+  for (let said = ''; ;) {
     try {
       return await start();
     } catch (error) {
-      if (!isInUse(error)) throw error;
-      if (isFirst) console.log(`${explainStartError(error)}. Waiting until it is free …`);
+      if (!isPortInUse(error) && !isFolderInUse(error)) throw error;
+      const reason = explainStartError(error) ?? '';
+      if (reason !== said) console.log(`${reason}. Waiting until it is free …`);
+      said = reason;
       await delay(retryInUseMs, undefined, { signal }).catch(() => process.exit(0));
     }
   }
 }
 
-/** The port or the data folder. */
-function isInUse(error: unknown): boolean {
-  const { cause } = error as Error;
-  return [error, cause].some((each) => {
-    const { code, errcode } = (each ?? {}) as { code?: unknown; errcode?: unknown };
-    return code === 'EADDRINUSE' || errcode === sqliteBusy;
-  });
+/** Also as a cause, of the error that names the other server. */
+function isPortInUse(error: unknown): boolean {
+  const { code, cause } = (error ?? {}) as { code?: unknown; cause?: unknown };
+  return code === 'EADDRINUSE' || (cause !== undefined && isPortInUse(cause));
 }
-
-const sqliteBusy = 5;
 
 /** A terminal, npm and `relay dev` all pass on a signal, so that one request can arrive several times. */
 function isSecondRequest(event: string, afterMs: number): boolean {

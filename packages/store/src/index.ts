@@ -12,7 +12,7 @@ import { findSchemaProblem, migrate, schemaStatements } from './sql/schema/migra
 import { adviceOnRows } from './sql/schema/row-security.ts';
 import { createSqlStore } from './store.ts';
 
-export { lockFolder, makeFolder } from './drivers/sqlite/folder-lock.ts';
+export { isFolderInUse, lockFolder, makeFolder } from './drivers/sqlite/folder-lock.ts';
 export type { FolderLock } from './drivers/sqlite/folder-lock.ts';
 export type { RowAuthenticator } from './codec/signed-table.ts';
 export {

@@ -14,6 +14,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { type Stats, unwatchFile, watchFile } from 'node:fs';
 import { relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { configFileNames } from '@relay/server/config-file-names';
 import type { DevMessage } from './messages.ts';
 
 export interface DevServerOptions {
@@ -58,8 +59,8 @@ export class DevServer {
   async run(): Promise<number> {
     const { env, cwd, print } = this.#options;
     const config = env['RELAY_CONFIG']?.trim();
-    for (const name of ['.env', config || 'relay.config.ts']) this.#watch(resolve(cwd, name));
-    if (!config) void this.#watchOtherNames();
+    const names = config ? [config] : configFileNames;
+    for (const name of ['.env', ...names]) this.#watch(resolve(cwd, name));
     try {
       let crashes = 0;
       while (!this.#stopping) {
@@ -88,8 +89,6 @@ export class DevServer {
       }
       return 0;
     } finally {
-      // Nothing is watched from now on.
-      this.#stopping = true;
       for (const path of this.#watched) unwatchFile(path);
     }
   }
@@ -141,12 +140,6 @@ export class DevServer {
       print(`${name} is gone: the server runs without its agents and tools`);
     }
     this.#configFile = configFile ?? this.#configFile;
-  }
-
-  /** Loading the names takes a moment, which the first start does not wait for. */
-  async #watchOtherNames(): Promise<void> {
-    const { configFileNames } = await import('@relay/server/operator');
-    for (const name of configFileNames) this.#watch(resolve(this.#options.cwd, name));
   }
 
   #watch(path: string): void {

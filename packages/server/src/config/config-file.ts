@@ -24,6 +24,7 @@ import {
 import { z } from 'zod';
 import type { Timeouts } from '@relay/models';
 import { ConfigError, type Config } from './config.ts';
+import { configFileNames } from './file-names.ts';
 import { describeLoadError } from './load-error.ts';
 import { type EmbeddingConfig, embeddingSchema } from '../jobs/embeddings.ts';
 import type { KnownProvider } from '../outbound/providers.ts';
@@ -72,13 +73,6 @@ export type ActionConfig = Omit<z.input<typeof actionBodySchema>, 'handler'> & {
 export function defineConfig(config: RelayConfig): RelayConfig {
   return config;
 }
-
-export const configFileNames = [
-  'relay.config.ts',
-  'relay.config.mts',
-  'relay.config.js',
-  'relay.config.mjs',
-];
 
 /** Returns `{}` if there is no file. */
 export async function loadConfigFile(

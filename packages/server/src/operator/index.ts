@@ -10,7 +10,6 @@ export {
 export { type ExportVerdict, verifyExport } from '../audit/export.ts';
 export { type Inspection, inspectStore } from './inspect.ts';
 export type { Installation } from '../config/config.ts';
-export { configFileNames } from '../config/config-file.ts';
 export { settingsOf } from '../config/env-file.ts';
 export {
   type ListedModel,

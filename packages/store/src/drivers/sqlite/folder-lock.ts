@@ -69,10 +69,18 @@ export function createOwnerOnlyFile(path: string): void {
   }
 }
 
+/** Of an error of `lockFolder`. */
+export function isFolderInUse(error: unknown): boolean {
+  return error instanceof RelayError && isBusy(error.cause);
+}
+
+function isBusy(error: unknown): boolean {
+  return (error as { errcode?: unknown } | undefined)?.errcode === 5;
+}
+
 function messageFor(error: unknown, dir: string): string {
   const folder = dir.endsWith('/') ? dir : `${dir}/`;
-  const isBusy = (error as { errcode?: unknown }).errcode === 5;
-  return isBusy
+  return isBusy(error)
     ? `Another Relay server is using ${folder}`
     : `The data folder ${folder} cannot be locked`;
 }
