@@ -196,7 +196,7 @@ describe.skipIf(tmuxProblem() !== undefined)('on a terminal', () => {
     await until((screen) =>
       [
         '(your decision on send_note was not sent and is withdrawn)',
-        'the run is canceled when',
+        'the cancellation is sent when',
       ].every((text) => screen.includes(text)),
     );
     await server.start({ RELAY_PORT: port });

@@ -201,8 +201,10 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     await inbox.shows('the draft of the inbox');
     inbox.shell.line('e');
     await inbox.shows('approved by you');
-    await shows('The note was sent.');
-    expect(notesOf('of the inbox')).toMatchObject([{ text: 'the final of the inbox' }]);
+    await expect
+      .poll(() => notesOf('of the inbox'), { timeout: 30_000 })
+      .toMatchObject([{ text: 'the final of the inbox' }]);
+    await expect.poll(() => shell.screen.match(/The note was sent\./g)).toHaveLength(2);
     shell.line('exit');
     await shows('ended with 0');
   });

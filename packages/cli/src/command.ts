@@ -18,7 +18,6 @@ export class Context<Options extends object = object> {
   readonly environment: CliEnvironment;
   readonly print: Print;
   readonly options: Options & SharedOptions;
-  #isKeyless = false;
 
   constructor(environment: CliEnvironment, options: Options & SharedOptions) {
     this.environment = environment;
@@ -46,22 +45,20 @@ export class Context<Options extends object = object> {
     };
   }
 
-  client(): Promise<RelayClient> {
+  async client(): Promise<RelayClient> {
     const { connection } = this;
-    this.#isKeyless = connection.apiKey === undefined;
-    return clientFor(connection);
+    const client = await clientFor(connection);
+    if (connection.apiKey !== undefined) return client;
+    // A server that has just started is found now that it responds, and so is its key.
+    await client.health();
+    return clientFor(this.connection);
   }
 
-  /** Of a server that responds; fails if none does. */
+  /** Fails if no server responds. */
   async respondingClient(): Promise<RelayClient> {
     const client = await this.client();
     await client.health();
-    return this.wasTooEarly ? this.client() : client;
-  }
-
-  /** The last client has no key, because its server started after that was looked for. */
-  get wasTooEarly(): boolean {
-    return this.#isKeyless && this.connection.apiKey !== undefined;
+    return client;
   }
 
   /** A page of a list. A person also wants to know how many items there are. */
@@ -162,9 +159,7 @@ export class CliCommand extends Command {
       try {
         await handler(context, this.args);
       } catch (error) {
-        if (!isUnauthorized(error) || !context.wasTooEarly) throw withKeyNamed(error, context);
-        // Without a key the server has done nothing.
-        await handler(context, this.args);
+        throw withKeyNamed(error, context);
       }
     });
   }
@@ -176,17 +171,13 @@ function refuseUnknownCommand(command: Command, name: string): never {
   return (command as Command & { unknownCommand(): never }).unknownCommand();
 }
 
-function isUnauthorized(error: unknown): boolean {
-  return isApiError(error) && error.code === 'unauthorized';
-}
-
 /** The server does not know where a key that it rejects comes from. */
 function withKeyNamed(error: unknown, context: Context): unknown {
-  if (!isUnauthorized(error)) return error;
+  if (!isApiError(error) || error.code !== 'unauthorized') return error;
   const { connection } = context;
   const rejected = rejectedKey(connection);
   if (rejected === undefined) return error;
-  return new CliError('unauthorized', `The server at ${connection.url} rejects ${rejected.key}`, {
+  return new CliError(error.code, `The server at ${connection.url} rejects ${rejected.key}`, {
     exit: exitCodes.notAllowed,
     hint: rejected.hint,
   });

@@ -162,7 +162,7 @@ describe('a server that starts after it was looked for', () => {
     return { keys, code: await runCli(commandLine.split(' '), command), err: command.err() };
   };
 
-  it.each(['approvals list', 'chat --agent support hello'])(
+  it.each(['approvals list', 'chat --agent support hello', 'status'])(
     'is found again, with its key: %s',
     async (commandLine) => {
       const { keys, code, err } = await starting(commandLine);

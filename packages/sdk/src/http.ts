@@ -38,7 +38,7 @@ export interface RequestOptions {
   /** Whether the request is safe to retry. Default: true for every method but POST. */
   readonly repeatable?: boolean;
   /** Default: the client's. */
-  readonly maxRetries?: number;
+  readonly maxRetries?: number | undefined;
   /** Default: the client's. */
   readonly timeoutMs?: number | undefined;
 }

@@ -33,6 +33,8 @@ export interface FollowRunOptions extends FollowOptions, ApprovalHandlers {
 export interface CreateRunOptions extends FollowRunOptions {
   /** Default: random, so that a retry does not start a second run. */
   readonly idempotencyKey?: string | undefined;
+  /** How often the request that starts the run is retried. Default: the client's. */
+  readonly maxRetries?: number | undefined;
 }
 
 export interface StreamRunOptions extends FollowRunOptions {
@@ -181,13 +183,14 @@ export class Runs {
   }
 
   async #start(path: string, body: unknown, options: CreateRunOptions) {
-    const { idempotencyKey = uuid(), signal } = options;
+    const { idempotencyKey = uuid(), signal, maxRetries } = options;
     const headers = { 'idempotency-key': idempotencyKey };
     const first = await this.#http.stream('POST', path, {
       body,
       headers,
       signal,
       repeatable: true,
+      maxRetries,
     });
     const id = first.headers.get('x-run-id');
     if (id === null) {

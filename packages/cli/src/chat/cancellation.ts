@@ -36,7 +36,7 @@ export class Cancellation {
   async #send(): Promise<void> {
     const { signal } = this.#stop;
     const onFailure = (reason: string) =>
-      this.#note(`(${reason}; the run is canceled when the server responds)`);
+      this.#note(`(${reason}; the cancellation is sent when the server accepts it)`);
     try {
       await untilAvailable(() => this.#turn.cancel(), { signal, onFailure });
     } catch (error) {

@@ -24,6 +24,7 @@ import {
 } from './client.ts';
 import { decideApproval, unsentNote } from './decide.ts';
 import { untilAvailable } from '../until-available.ts';
+import { isUnpriced } from './usage-text.ts';
 import { relay } from '../environment.ts';
 
 export interface DurableChatOptions {
@@ -89,7 +90,13 @@ export class DurableChatClient implements ChatClient {
     withdrawn?: AbortSignal,
   ): Promise<ChatTurn> {
     const { client, note } = this.#options;
-    const options = { ...this.#follow, idempotencyKey: randomUUID(), signal };
+    const options = {
+      ...this.#follow,
+      idempotencyKey: randomUUID(),
+      signal,
+      // Otherwise only the failure of the last attempt would be known.
+      maxRetries: withdrawn === undefined ? undefined : 0,
+    };
     // The same in each attempt, whatever the server's default model is by then: the key is bound to it.
     let body: ChatMessageBody | undefined;
     let mayHaveArrived = false;
@@ -184,13 +191,14 @@ function withdrawnText(mayHaveArrived: boolean): string {
 
 function usageOf(runs: readonly Run[]): ConversationUsage {
   const sum = (numbers: readonly number[]) => numbers.reduce((total, each) => total + each, 0);
-  const costs = runs.flatMap(({ costUsd }) => costUsd ?? []);
+  const unpricedRuns = runs.filter(isUnpriced).length;
+  const isUnknown = unpricedRuns > 0 && runs.every(({ costUsd }) => costUsd === undefined);
   return {
     runs: runs.length,
     inputTokens: sum(runs.map(({ usage }) => usage.input_tokens)),
     outputTokens: sum(runs.map(({ usage }) => usage.output_tokens)),
-    costUsd: costs.length === 0 ? undefined : sum(costs),
-    unpricedRuns: runs.length - costs.length,
+    costUsd: isUnknown ? undefined : sum(runs.map(({ costUsd = 0 }) => costUsd)),
+    unpricedRuns,
   };
 }
 

@@ -1,9 +1,15 @@
 /** Tokens, cost and time in words. */
+import type { Run } from '@relay/sdk';
 import type { ConversationUsage } from './client.ts';
 
 interface Tokens {
   readonly inputTokens: number;
   readonly outputTokens: number;
+}
+
+/** It used tokens of an unknown cost. */
+export function isUnpriced({ usage, costUsd }: Pick<Run, 'usage' | 'costUsd'>): boolean {
+  return costUsd === undefined && usage.input_tokens + usage.output_tokens > 0;
 }
 
 /** Of a conversation. */

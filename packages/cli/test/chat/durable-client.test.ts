@@ -1,4 +1,7 @@
-import type { RelayClient, RunStreamEvent } from '@relay/sdk';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { createClient, type RelayClient, type RunStreamEvent } from '@relay/sdk';
 import { expect, test } from 'vitest';
 import { DurableChatClient } from '../../src/chat/durable-client.ts';
 
@@ -107,4 +110,24 @@ test.each([
   const timeout = new Error('Too late');
   setTimeout(() => left.abort(timeout), 10);
   await expect(chat.send('hi', left, new AbortController().signal)).rejects.toBe(timeout);
+});
+
+test('a message may have arrived if its server was killed when it had received it', async () => {
+  const server = createServer((request) => {
+    request.resume().once('end', () => {
+      server.close();
+      request.socket.destroy();
+    });
+  });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const withdrawal = new AbortController();
+  const chat = new DurableChatClient({
+    client: createClient({ baseUrl, maxRetries: 1, unreachableTimeoutMs: 0 }),
+    model: 'demo',
+    agent: 'a',
+    note: () => void setTimeout(() => withdrawal.abort(), 100),
+  });
+  const sending = chat.send('pay', new AbortController(), withdrawal.signal);
+  await expect(sending).rejects.toThrow('the server may have received it');
 });

@@ -141,8 +141,9 @@ function requestText({ prompt, display, tool, executedParams }: Approval): strin
 }
 
 async function showApproval(context: Context, [given]: readonly string[]): Promise<void> {
+  const id = await context.id('approval', given);
   const { approvals, sessions } = await context.client();
-  const approval = await approvals.get(await context.id('approval', given));
+  const approval = await approvals.get(id);
   const handles = await handlesOf(sessions, [approval]);
   printApproval(context, approval, handles.get(approval.sessionId ?? ''));
 }

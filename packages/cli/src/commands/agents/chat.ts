@@ -54,9 +54,7 @@ export function registerChat(program: CliCommand): void {
 async function chat(context: Context<Options>, words: readonly string[]): Promise<void> {
   const { environment, print, options } = context;
   checkOptions(options);
-  const isKeyless = context.connection.apiKey === undefined;
-  // Without its key, the chat of a server that has just started would be another one.
-  const client = await (isKeyless ? context.respondingClient() : context.client());
+  const client = await context.client();
   const { connection } = context;
   if (connection.apiKey === undefined) checkKeyless(context);
   const [{ Terminal }, { Conversation }, { StatusLine }, attachments, { editorFor }] =

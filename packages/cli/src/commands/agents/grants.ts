@@ -181,8 +181,9 @@ async function previewGrant(context: Context<RuleOptions>, [tool = '']: readonly
 }
 
 async function revokeGrants(context: Context, given: readonly string[]): Promise<void> {
+  const ids = await context.ids('grant', given);
   const { grants } = await context.client();
-  for (const id of await context.ids('grant', given)) {
+  for (const id of ids) {
     await grants.revoke(id);
     context.print.result({ id, status: 'revoked' }, `Revoked ${id}.`);
   }

@@ -108,8 +108,9 @@ async function addMemory(
 }
 
 async function deleteMemories(context: Context, given: readonly string[]): Promise<void> {
+  const ids = await context.ids('memory', given);
   const { memories } = await context.client();
-  for (const id of await context.ids('memory', given)) {
+  for (const id of ids) {
     await memories.delete(id);
     context.print.result({ id, status: 'deleted' }, `Deleted ${id}.`);
   }

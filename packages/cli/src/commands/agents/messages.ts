@@ -212,8 +212,8 @@ function sentText({ id, deliveries }: Pick<SessionMessage, 'id' | 'deliveries'>)
 }
 
 async function showMessage(context: Context, [given]: readonly string[]): Promise<void> {
-  const { messages } = await context.client();
   const id = await context.id('message', given);
+  const { messages } = await context.client();
   const [message, deliveries] = await Promise.all([messages.get(id), messages.deliveries(id)]);
   const { print } = context;
   print.record(
@@ -252,22 +252,25 @@ async function editMessage(
   if (text === undefined && mode === undefined) {
     throw usageError('Nothing to change', 'pass a text, --mode, or both');
   }
+  const id = await context.id('message', given);
   const { messages } = await context.client();
-  const message = await messages.edit(await context.id('message', given), { text, mode });
+  const message = await messages.edit(id, { text, mode });
   context.print.result(message, `Changed ${message.id}.`);
 }
 
 async function withdrawMessages(context: Context, given: readonly string[]): Promise<void> {
+  const ids = await context.ids('message', given);
   const { messages } = await context.client();
-  for (const id of await context.ids('message', given)) {
+  for (const id of ids) {
     await messages.withdraw(id);
     context.print.result({ id, status: 'withdrawn' }, `Withdrew ${id}.`);
   }
 }
 
 async function redeliver(context: Context, given: readonly string[]): Promise<void> {
+  const ids = await context.ids('delivery', given);
   const { deliveries } = await context.client();
-  for (const id of await context.ids('delivery', given)) {
+  for (const id of ids) {
     const delivery = await deliveries.redeliver(id);
     context.print.result(
       delivery,

@@ -116,8 +116,8 @@ async function listRuns(context: Context<ListOptions>): Promise<void> {
 }
 
 async function showRun(context: Context<{ events?: boolean }>, [given]: readonly string[]) {
-  const { runs } = await context.client();
   const id = await context.id('run', given);
+  const { runs } = await context.client();
   const run = await runs.get(id);
   printRun(context, run);
   if (context.options.events !== true) {
@@ -183,16 +183,17 @@ async function tailRun(context: Context<TailOptions>, [given]: readonly string[]
   if ((agent ?? label ?? status) !== undefined) {
     throw usageError('--agent, --label and --status are for all runs: not together with a run');
   }
-  const { runs } = await context.client();
   const id = await context.id('run', given);
+  const { runs } = await context.client();
   const { followRun } = await import('../../output/transcript.ts');
   const { after, timeout } = context.options;
   await followRun(context.print, runs.stream(id, { after, signal: deadlineOf(timeout, id) }));
 }
 
 async function cancelRuns(context: Context, given: readonly string[]): Promise<void> {
+  const ids = await context.ids('run', given);
   const { runs } = await context.client();
-  for (const id of await context.ids('run', given)) {
+  for (const id of ids) {
     const run = await runs.cancel(id);
     const { status } = run;
     const hasEnded = status === 'completed' || status === 'failed';
@@ -202,8 +203,9 @@ async function cancelRuns(context: Context, given: readonly string[]): Promise<v
 }
 
 async function resumeRun(context: Context, [given]: readonly string[]): Promise<void> {
+  const id = await context.id('run', given);
   const { runs } = await context.client();
-  const run = await runs.resume(await context.id('run', given));
+  const run = await runs.resume(id);
   context.print.result(run, `${run.id} is ${run.status}.`);
 }
 
@@ -216,8 +218,8 @@ interface ForkOptions {
 
 async function forkRun(context: Context<ForkOptions>, [given]: readonly string[]): Promise<void> {
   const { seq, input, follow, timeout } = context.options;
-  const { runs } = await context.client();
   const id = await context.id('run', given);
+  const { runs } = await context.client();
   const run = await runs.fork(id, { seq, input });
   context.print.result(run, `Started ${run.id} from ${id}.`);
   if (follow !== true) return;

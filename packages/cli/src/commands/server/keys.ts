@@ -115,8 +115,8 @@ async function rotateKey(
   [given]: readonly string[],
 ): Promise<void> {
   const { overlap: overlapSeconds, expires: expiresAt } = context.options;
-  const { keys } = await context.client();
   const id = await context.id('key', given);
+  const { keys } = await context.client();
   const key = await keys.rotate(id, defined({ overlapSeconds, expiresAt }));
   const old = overlapSeconds === 0 ? 'no longer works' : 'works until the overlap ends';
   const note = `API key ${key.name}, id ${key.id} (shown only once). The key ${id} ${old}:`;
@@ -124,8 +124,9 @@ async function rotateKey(
 }
 
 async function revokeKeys(context: Context, given: readonly string[]): Promise<void> {
+  const ids = await context.ids('key', given);
   const { keys } = await context.client();
-  for (const id of await context.ids('key', given)) {
+  for (const id of ids) {
     await keys.revoke(id);
     context.print.result({ id, status: 'revoked' }, `Revoked ${id}.`);
   }

@@ -1,6 +1,7 @@
 import type { CurrentKey, RelayClient, Stats, Tenant } from '@relay/sdk';
 import { Option } from 'commander';
 import type { CliCommand, Context } from '../../command.ts';
+import { isUnpriced } from '../../chat/usage-text.ts';
 import { isApiError } from '../../errors.ts';
 import { pastTime } from '../../options.ts';
 import { type Column, formatCost, formatTime } from '../../output/table.ts';
@@ -156,17 +157,16 @@ async function showLabel(
     unpricedRuns: 0,
     complete: true,
   };
-  for await (const { usage, costUsd } of client.runs.list({ label, since, limit: 200 })) {
+  for await (const run of client.runs.list({ label, since, limit: 200 })) {
     if (total.runs === mostRuns) {
       total.complete = false;
       break;
     }
     total.runs += 1;
-    total.inputTokens += usage.input_tokens;
-    total.outputTokens += usage.output_tokens;
-    total.costUsd += costUsd ?? 0;
-    const isUnpriced = costUsd === undefined && usage.input_tokens + usage.output_tokens > 0;
-    total.unpricedRuns += isUnpriced ? 1 : 0;
+    total.inputTokens += run.usage.input_tokens;
+    total.outputTokens += run.usage.output_tokens;
+    total.costUsd += run.costUsd ?? 0;
+    total.unpricedRuns += isUnpriced(run) ? 1 : 0;
   }
   context.print.record(total, {
     label,

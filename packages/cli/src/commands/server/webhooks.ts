@@ -94,8 +94,9 @@ function conditionsOf(filter: Readonly<Record<string, string | undefined>>): str
 }
 
 async function deleteWebhooks(context: Context, given: readonly string[]): Promise<void> {
+  const ids = await context.ids('webhook', given);
   const { webhooks } = await context.client();
-  for (const id of await context.ids('webhook', given)) {
+  for (const id of ids) {
     await webhooks.delete(id);
     context.print.result({ id, status: 'deleted' }, `Deleted ${id}.`);
   }
@@ -103,8 +104,8 @@ async function deleteWebhooks(context: Context, given: readonly string[]): Promi
 
 async function listDeliveries(context: Context<{ limit: number }>, [given]: readonly string[]) {
   const { limit } = context.options;
-  const { webhooks } = await context.client();
   const id = await context.id('webhook', given);
+  const { webhooks } = await context.client();
   context.print.list(
     await takeCounted(webhooks.deliveries(id, { limit: pageSize(limit) }), limit),
     [
@@ -121,8 +122,8 @@ async function listDeliveries(context: Context<{ limit: number }>, [given]: read
 }
 
 async function redeliver(context: Context, [given, ...deliveries]: readonly string[]) {
-  const { webhooks } = await context.client();
   const webhook = await context.id('webhook', given);
+  const { webhooks } = await context.client();
   const recent = async (limit: number) => {
     const { items } = await webhooks.deliveries(webhook, { limit }).page();
     return items.map(({ id, at, event, status }) => ({ id, at, text: `${event}  ${status}` }));
