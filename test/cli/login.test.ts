@@ -155,6 +155,7 @@ describe('relay login on the machine of the server', () => {
 
   test('makes one from the data folder if there is none, or a revoked one', async () => {
     const server = await started();
+    const firstKey = createClient({ baseUrl: server.url, apiKey: server.apiKey });
     rmSync(join(server.dataDir, 'first-key'));
     expect((await run(['keys', 'list'])).code).toBe(4);
     expect((await run(['login'])).code).toBe(0);
@@ -164,7 +165,10 @@ describe('relay login on the machine of the server', () => {
     expect((await run(['login'])).code).toBe(0);
     const apiKey = readFileSync(join(server.dataDir, 'cli-key'), 'utf8').trim();
     const client = createClient({ baseUrl: server.url, apiKey });
-    await client.keys.revoke((await client.keys.current()).id);
+    const { id, owner } = await client.keys.current();
+    // The same person each time.
+    expect(owner).toBe((await firstKey.keys.current()).id);
+    await client.keys.revoke(id);
     expect((await run(['keys', 'list'])).code).toBe(4);
     expect((await run(['login'])).code).toBe(0);
     expect((await run(['keys', 'list'])).code).toBe(0);

@@ -54,7 +54,7 @@ const listing = `data:text/javascript,import { registerHooks } from 'node:module
   registerHooks({ load(url, context, next) { writeSync(2, url + '\\n'); return next(url, context); } });`;
 
 /** All of the server but the one file that finds those that run. */
-const beyondRegistration = /packages\/server\/(?!src\/registration\.ts)/;
+const beyondRegistration = /packages\/server\/(?!src\/(registration|config\/file-names)\.ts)/;
 
 test('started by an older Node, it passes signals on, and ends as the newer one does', async () => {
   const older = `Object.defineProperty(process, 'versions', { value: { node: '20.1.0' } })`;

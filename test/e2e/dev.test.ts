@@ -1,5 +1,5 @@
 /** `relay dev`: a server that restarts when its configuration changes. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import {
   existsSync,
   mkdirSync,
@@ -11,6 +11,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { relayBin } from '../support/cli.ts';
 
@@ -24,10 +25,19 @@ const starts = () => said.match(/listening on (\S+)/g)?.length ?? 0;
 const polled = { timeout: 50_000 };
 const agents = (text: string) => `export default { agents: [${text}] };`;
 
-function start(...args: string[]): void {
+function environment() {
   const { OPENAI_API_KEY: _, GEMINI_API_KEY: _2, ...others } = process.env;
-  const env = { ...others, RELAY_API_KEY: '', XDG_STATE_HOME: dir };
-  dev = spawn(process.execPath, [relayBin, 'dev', '--port', '0', ...args], { cwd: dir, env });
+  return { cwd: dir, env: { ...others, RELAY_API_KEY: '', XDG_STATE_HOME: dir } };
+}
+
+/** The output of a command in the folder of the project. */
+async function relay(...args: string[]): Promise<string> {
+  const run = promisify(execFile);
+  return (await run(process.execPath, [relayBin, ...args], environment())).stdout;
+}
+
+function start(...args: string[]): void {
+  dev = spawn(process.execPath, [relayBin, 'dev', '--port', '0', ...args], environment());
   started.push(dev);
   for (const stream of [dev.stdout, dev.stderr]) {
     stream?.on('data', (chunk: Buffer) => (said += chunk.toString()));
@@ -180,6 +190,7 @@ test('relay dev waits for a running tool before it restarts, and a second signal
   await expect
     .poll(() => said, polled)
     .toContain(`Waiting up to 30 s for 1 call to finish: refund (run ${first}).`);
+  expect(await relay('status')).toContain('stopping: it waits for its running tools');
   write('relay.config.ts', config('Three'));
   write('finish', '');
   await expect.poll(starts, polled).toBe(2);
@@ -203,7 +214,9 @@ test('relay dev waits for a port and a data folder that another server uses', as
   start('--port', port);
   await expect
     .poll(() => said, polled)
-    .toMatch(/Port \d+ is in use by another Relay server: pid .*Waiting until it is free/);
+    .toMatch(
+      /The data folder .* is in use by another server, with the pid .*Waiting until it is free/,
+    );
   start();
   await expect
     .poll(() => said, polled)
@@ -211,4 +224,28 @@ test('relay dev waits for a port and a data folder that another server uses', as
   await end(dev);
   await end(first);
   await expect.poll(starts, polled).toBe(2);
+}, 180_000);
+
+test('relay dev goes on without a reader of its output', async () => {
+  write(
+    'relay.config.ts',
+    `import { existsSync, writeFileSync } from 'node:fs';
+    let lines = 0;
+    setInterval(() => {
+      if (!existsSync('talk')) return;
+      console.log('Still here');
+      console.error('Still here');
+      writeFileSync('lines', String((lines += 1)));
+    }, 20);
+    export default {};`,
+  );
+  start();
+  await expect.poll(starts, polled).toBe(1);
+  dev.stdout?.destroy();
+  dev.stderr?.destroy();
+  write('talk', '');
+  const lines = () =>
+    Number(existsSync(join(dir, 'lines')) && readFileSync(join(dir, 'lines'), 'utf8'));
+  await expect.poll(lines, polled).toBeGreaterThan(20);
+  expect(await relay('status')).toContain('version');
 }, 180_000);

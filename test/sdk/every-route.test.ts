@@ -21,7 +21,6 @@ import { builtin } from './environment.ts';
 /** Routes without an SDK method, and why. */
 const excluded = {
   welcome: 'for people who open the base URL',
-  ready: 'for load balancers',
   openApi: 'read by generators of other clients',
   docs: 'a page for people',
   metrics: 'for Prometheus, and not JSON',
@@ -524,6 +523,7 @@ const calls: Record<Covered, () => Promise<unknown>> = {
     const link = new URL(url).hash.slice(1);
     expect(await client.console.login({ link })).toMatchObject({ kind: 'console' });
   },
+  ready: async () => client.ready(),
   logoutOfConsole: async () => client.console.logout(),
   createConsoleLink: async () => {
     expect(new URL((await client.console.link()).url).pathname).toBe('/console/login');

@@ -137,7 +137,7 @@ function exitFor(status: number): ExitCode {
 const modelHint = 'choose a model with --model; the model "demo" needs no provider';
 
 const hints: Readonly<Record<string, string>> = {
-  network_error: `is the server running? "${relay} serve" starts one, and "${relay} doctor" finds out more`,
+  network_error: `is the server running? "${relay} dev" or "${relay} serve" starts one; "${relay} doctor" finds out more`,
   unauthorized:
     `the key is missing, mistyped, expired or revoked; sign in with "${relay} login" on the ` +
     `server's machine, or with "${relay} login URL" elsewhere, or set RELAY_API_KEY`,

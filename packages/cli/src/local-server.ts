@@ -7,30 +7,57 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
+import { configFileNames } from '@relay/server/config-file-names';
 import { type RegisteredServer, runningServers } from '@relay/server/registration';
-import { type CliEnvironment, setting } from './environment.ts';
+import { type CliEnvironment, relay, setting } from './environment.ts';
 import { CliError, exitCodes } from './errors.ts';
 import { readPrivate } from './profiles.ts';
 
 const defaultPort = '4000';
 
-/** A data folder, `RELAY_PORT` and `RELAY_DATA_DIR` select a server. Without them it is the one that runs. */
+/**
+ * A data folder, `RELAY_PORT` and `RELAY_DATA_DIR` select a server. Without them it is the one of the current
+ * folder. If that has none of its own, it is the one that runs.
+ */
 export function localUrl(environment: CliEnvironment, dataDir?: string): string {
   const port = setting(environment, 'RELAY_PORT');
   const named =
     dataDir === undefined ? namedDataDir(environment) : resolve(environment.cwd, dataDir);
-  const servers = runningServers(environment.env).filter(
-    ({ url, dataDir }) =>
-      (port === undefined || portOf(url) === port) && (named === undefined || dataDir === named),
-  );
-  if (port !== undefined || named !== undefined || servers.length < 2) {
-    return servers[0]?.url ?? `http://127.0.0.1:${port ?? envFilePort(environment) ?? defaultPort}`;
+  const running = runningServers(environment.env);
+  const usualUrl = `http://127.0.0.1:${port ?? envFilePort(environment) ?? defaultPort}`;
+  if (port !== undefined || named !== undefined) {
+    const isNamed = ({ url, dataDir }: RegisteredServer) =>
+      (port === undefined || portOf(url) === port) && (named === undefined || dataDir === named);
+    return running.find(isNamed)?.url ?? usualUrl;
   }
-  const here = servers.filter(({ dataDir }) => dirname(dataDir) === environment.cwd);
-  if (here.length === 1 && here[0] !== undefined) return here[0].url;
-  const usual = servers.find(({ url }) => portOf(url) === defaultPort);
-  if (usual !== undefined) return usual.url;
-  throw severalServers(servers);
+  const here = serverOfFolder(environment);
+  if (here !== undefined) return here.url;
+  // What was meant for it must not happen elsewhere while it restarts.
+  if (running.length > 0 && isProject(environment)) throw noServerHere(environment, running);
+  if (running.length < 2) return running[0]?.url ?? usualUrl;
+  const usual = running.find(({ url }) => portOf(url) === defaultPort);
+  if (usual === undefined) throw severalServers(running);
+  return usual.url;
+}
+
+/** It was started in the current folder, or its data is there. */
+function serverOfFolder(environment: CliEnvironment): RegisteredServer | undefined {
+  const here = runningServers(environment.env).filter(
+    ({ cwd, dataDir }) => cwd === environment.cwd || dirname(dataDir) === environment.cwd,
+  );
+  const folder = folderHere(environment);
+  const server = here.length === 1 ? here[0] : here.find(({ dataDir }) => dataDir === folder);
+  if (server === undefined && here.length > 1) throw severalServers(here);
+  return server;
+}
+
+/** The current folder has a server of its own, even if that does not run. */
+function isProject(environment: CliEnvironment): boolean {
+  return (
+    isDataFolder(folderHere(environment)) ||
+    envFilePort(environment) !== undefined ||
+    configFileNames.some((name) => existsSync(join(environment.cwd, name)))
+  );
 }
 
 /** Where a server that is started in this folder would listen: on this machine, like the default port. */
@@ -43,18 +70,27 @@ function envFilePort({ cwd }: CliEnvironment): string | undefined {
   }
 }
 
-const severalServersCode = 'several_servers';
+const unclearCodes = { several: 'several_servers', none: 'no_server_here' };
 
 function severalServers(servers: readonly RegisteredServer[]): CliError {
-  const list = servers.map(({ url, dataDir }) => `${url} (${dataDir})`).join(', ');
-  const hint = `choose one with --url: ${list}`;
+  const hint = `choose one with --url: ${listOf(servers)}`;
   const message = `${servers.length} servers run on this machine`;
-  return new CliError(severalServersCode, message, { exit: exitCodes.usage, hint });
+  return new CliError(unclearCodes.several, message, { exit: exitCodes.usage, hint });
 }
 
-/** It is not clear which of the servers on this machine is meant. */
-export function isSeveralServers(error: unknown): boolean {
-  return error instanceof CliError && error.code === severalServersCode;
+function noServerHere({ cwd }: CliEnvironment, others: readonly RegisteredServer[]): CliError {
+  const message = `The server of this folder, ${cwd}, is not running`;
+  const hint = `start it with "${relay} dev", or choose another one with --url: ${listOf(others)}`;
+  return new CliError(unclearCodes.none, message, { exit: exitCodes.unreachable, hint });
+}
+
+function listOf(servers: readonly RegisteredServer[]): string {
+  return servers.map(({ url, dataDir }) => `${url} (${dataDir})`).join(', ');
+}
+
+/** It is not clear which of the servers on this machine is meant, or none of them is. */
+export function isServerUnclear(error: unknown): boolean {
+  return error instanceof CliError && Object.values(unclearCodes).includes(error.code);
 }
 
 function portOf(url: string): string {
@@ -148,13 +184,8 @@ function serverFor(environment: CliEnvironment, named?: string): RegisteredServe
   const url = named ?? setting(environment, 'RELAY_URL');
   if (url !== undefined) return registeredAt(environment, url);
   if (setting(environment, 'RELAY_PORT') === undefined) {
-    const folder = folderHere(environment);
-    const here = runningServers(environment.env).filter(
-      ({ cwd, dataDir }) => cwd === environment.cwd || dataDir === folder,
-    );
-    const server = here.length === 1 ? here[0] : here.find(({ dataDir }) => dataDir === folder);
-    if (server === undefined && here.length > 1) throw severalServers(here);
-    if (server !== undefined || isDataFolder(folder)) return server;
+    const here = serverOfFolder(environment);
+    if (here !== undefined || isDataFolder(folderHere(environment))) return here;
   }
   return registeredAt(environment, localUrl(environment));
 }

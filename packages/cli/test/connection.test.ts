@@ -40,6 +40,8 @@ function register(at = url): () => void {
 }
 
 describe('the URL of a server that does not run', () => {
+  const urlIn = (cwd: string) => connectionOf({ ...environment(), cwd }, {}).url;
+
   it.each([
     ['RELAY_PORT=4807\n', 'http://127.0.0.1:4807'],
     ['RELAY_PORT=none\nRELAY_URL=http://example.com\n', 'http://127.0.0.1:4000'],
@@ -47,10 +49,22 @@ describe('the URL of a server that does not run', () => {
   ])('has the port of .env in the current folder: %j', (text, expected) => {
     const cwd = folder();
     if (text !== undefined) writeFileSync(join(cwd, '.env'), text);
-    expect(connectionOf({ ...environment(), cwd }, {}).url).toBe(expected);
-    register();
-    expect(connectionOf({ ...environment(), cwd }, {}).url).toBe(url);
+    expect(urlIn(cwd)).toBe(expected);
   });
+
+  it.each(['.env', 'relay.config.ts', '.relay/relay.db'])(
+    'is not that of a server elsewhere, if the current folder has %s',
+    (name) => {
+      const cwd = folder();
+      register();
+      expect(urlIn(cwd)).toBe(url);
+      mkdirSync(join(cwd, '.relay'));
+      writeFileSync(join(cwd, name), 'RELAY_PORT=4807\n');
+      expect(() => urlIn(cwd)).toThrow(`The server of this folder, ${cwd}, is not running`);
+      onTestFinished(registerServer(env, { url: 'http://127.0.0.1:4807', dataDir: cwd, cwd }));
+      expect(urlIn(cwd)).toBe('http://127.0.0.1:4807');
+    },
+  );
 });
 
 describe('the key of a data folder', () => {

@@ -71,5 +71,8 @@ export function createClient(options: ClientOptions) {
     /** The tools that a run can name as `builtin`. */
     tools: (options: CallOptions = {}) => http.json<ToolList>('GET', '/v1/tools', options),
     health: (options: CallOptions = {}) => http.json<Health>('GET', '/health', options),
+    /** Fails with `shutting_down` while the server stops. */
+    ready: (options: CallOptions = {}) =>
+      http.json<{ status: 'ready' }>('GET', '/ready', { maxRetries: 0, ...options }),
   };
 }

@@ -166,7 +166,7 @@ export class Runs {
     return this.#http.json('POST', '/v1/runs/cancel', { body, repeatable: true, ...options });
   }
 
-  /** Resumes an abandoned run, or re-checks a waiting one. */
+  /** Lets a run go on that no server works on, or re-checks a waiting one. */
   resume(id: string, options: CallOptions = {}): Promise<Run> {
     return this.#http.json('POST', pathOf`/v1/runs/${id}/resume`, { repeatable: true, ...options });
   }

@@ -157,7 +157,7 @@ export async function serve(options: ServeOptions): Promise<RunningServer> {
 
 /** Throws if the server cannot listen. */
 async function checkPort({ env, cwd }: ServeOptions): Promise<void> {
-  const { host, port } = readConfig(env, cwd);
+  const { host, port, dataDir } = readConfig(env, cwd);
   if (port === 0) return;
   const probe = createServer();
   try {
@@ -167,11 +167,14 @@ async function checkPort({ env, cwd }: ServeOptions): Promise<void> {
     if (!isPortInUse(error)) throw error;
     const other = runningServers(env).find(({ url }) => new URL(url).port === String(port));
     if (other === undefined) throw error;
-    throw new ConfigError(
-      `Port ${port} is in use by another Relay server: pid ${other.pid}, started in ${other.cwd}, ` +
-        `data in ${other.dataDir}. Stop it, or choose another port with --port or RELAY_PORT`,
-      { cause: error },
-    );
+    const { pid } = other;
+    const message =
+      other.dataDir === dataDir
+        ? `The data folder ${dataDir} is in use by another server, with the pid ${pid}. If that is stopping, ` +
+          'it waits for its tools first'
+        : `Port ${port} is in use by another Relay server: pid ${pid}, started in ${other.cwd}, ` +
+          `data in ${other.dataDir}. Stop it, or choose another port with --port or RELAY_PORT`;
+    throw new ConfigError(message, { cause: error });
   } finally {
     await new Promise<void>((resolve) => probe.close(() => resolve()));
   }
@@ -276,6 +279,10 @@ export interface ServeProcessOptions extends Installation {
 /** Resolves when the server listens. Signals stop the process gracefully, also during the start. */
 export async function serveProcess(options: ServeProcessOptions): Promise<void> {
   const env = environmentOf(options);
+  // Neither a closed terminal nor a reader that has ended, such as `head`, ends the server.
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.removeAllListeners('error').on('error', () => {});
+  }
   const start = () =>
     serve({
       env,
@@ -351,8 +358,10 @@ function waitingNote(running: RunningServer, event: string): string | undefined 
   const calls = `${work.length} ${work.length === 1 ? 'call' : 'calls'}`;
   const names = work.length > 5 ? [...work.slice(0, 5), '…'] : work;
   const note = `Waiting up to ${seconds} s for ${calls} to finish: ${names.join(', ')}.`;
-  if (!process.stdout.isTTY) return note;
-  return `${note} Press Ctrl-C ${event === 'SIGINT' ? 'again ' : ''}to stop now.`;
+  // After another signal the terminal may be that of another program.
+  return process.stdout.isTTY && event === 'SIGINT'
+    ? `${note} Press Ctrl-C again to stop now.`
+    : note;
 }
 
 function environmentOf(options: ServeProcessOptions): Installation['env'] {

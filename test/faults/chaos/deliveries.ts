@@ -317,7 +317,9 @@ async function startRecipient(
 type Restart = () => Promise<void>;
 
 function pick<Item>(items: readonly Item[], chance: Chance): Item {
-  return items[Math.floor(chance() * items.length)] as Item;
+  const item = items[Math.floor(chance() * items.length)];
+  if (item === undefined) throw new Error('There is nothing to pick from');
+  return item;
 }
 
 async function killNode(

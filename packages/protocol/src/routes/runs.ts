@@ -300,7 +300,7 @@ export const runRoutes = {
   resumeRun: {
     method: 'POST',
     path: '/v1/runs/:id/resume',
-    summary: 'Resume an abandoned run, or re-check a waiting one',
+    summary: 'Let a run go on that no server works on, or re-check a waiting one',
     scopes: ['runs'],
     params: idParam,
     status: 202,

@@ -2,10 +2,14 @@ import { auditRecordsOf } from '@relay/core';
 import { uuidv7 } from 'uuidv7';
 import { auditWriter, operatorAuditEntry } from '../audit/operator-entries.ts';
 import { ConfigError, readConfig, type Installation } from '../config/config.ts';
-import { type IssuedKey, issueBootstrapKey } from '../secrets/keys.ts';
+import { type IssuedKey, issueBootstrapKey, type KeyIssue } from '../secrets/keys.ts';
 import { withStore } from '../config/open-store.ts';
 import { masterKeys, openRootKey } from '../secrets/master-key.ts';
 import { setWorkspace } from '../workspaces/workspaces.ts';
+
+interface TenantKeyOptions extends Pick<KeyIssue, 'name' | 'isForFirstHolder'> {
+  readonly workspace?: string | undefined;
+}
 
 const tenantForm = /^[a-z0-9][a-z0-9_-]{0,62}$/i;
 
@@ -16,10 +20,7 @@ const tenantForm = /^[a-z0-9][a-z0-9_-]{0,62}$/i;
 export async function makeTenantKey(
   { env, cwd }: Installation,
   tenant: string,
-  {
-    workspace,
-    name,
-  }: { readonly workspace?: string | undefined; readonly name?: string | undefined } = {},
+  { workspace, ...key }: TenantKeyOptions = {},
 ): Promise<IssuedKey> {
   if (!tenantForm.test(tenant)) {
     throw new ConfigError(`--tenant must be letters, digits, "-" and "_", not "${tenant}"`);
@@ -31,7 +32,7 @@ export async function makeTenantKey(
     if (workspace !== undefined) {
       await setWorkspace(store, { config, ids, tenant, folder: workspace, cwd, audit });
     }
-    return issueBootstrapKey(store, ids, { tenant, name, by: 'bootstrap', audit });
+    return issueBootstrapKey(store, ids, { tenant, ...key, by: 'bootstrap', audit });
   });
 }
 

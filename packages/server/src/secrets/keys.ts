@@ -71,6 +71,8 @@ export interface KeyIssue {
   readonly tenant: string;
   /** Of the key. Default: `bootstrap`. */
   readonly name?: string | undefined;
+  /** The key is for the holder of the tenant's first key. */
+  readonly isForFirstHolder?: boolean | undefined;
   /** The occasion, for the audit entry. */
   readonly by: 'bootstrap' | 'first start' | 'embed';
   readonly audit: Engine['audit'];
@@ -94,7 +96,7 @@ async function newBootstrapKey(store: SystemStore, ids: Ids, issue: KeyIssue) {
     id: ids.next(),
     tenantId: tenant.id,
     name: issue.name ?? 'bootstrap',
-    owner: null,
+    owner: issue.isForFirstHolder === true ? await firstHolder(store, tenant.id) : null,
     role: null,
     scopes: [...allScopes],
     groups: [],
@@ -107,9 +109,22 @@ async function newBootstrapKey(store: SystemStore, ids: Ids, issue: KeyIssue) {
     kind: 'api',
     parent: null,
   };
-  const { id: keyId, name, scopes, expiresAt } = key;
-  const entry = operatorAuditEntry(issue.by, 'key.created', { keyId, name, scopes, expiresAt });
+  const { id: keyId, name, owner, scopes, expiresAt } = key;
+  const what = { keyId, name, ...(owner !== null && { owner }), scopes, expiresAt };
+  const entry = operatorAuditEntry(issue.by, 'key.created', what);
   return { key, apiKey: makeApiKey(), audit: auditRecordsOf(issue, tenant.id, [entry]) };
+}
+
+async function firstHolder(store: SystemStore, tenantId: string): Promise<string | null> {
+  const tenant = store.tenant(tenantId);
+  let first: KeyRecord | undefined;
+  for (;;) {
+    const before = first === undefined ? {} : { before: { at: first.createdAt, id: first.id } };
+    const last = (await tenant.listKeys({ limit: 200, ...before })).at(-1);
+    if (last === undefined) break;
+    first = last;
+  }
+  return first === undefined ? null : (first.owner ?? first.id);
 }
 
 /**

@@ -74,8 +74,11 @@ export function registerRuns(program: CliCommand): void {
     .handle(cancelRuns);
   runs
     .command('resume [run]')
-    .description('resume an abandoned run')
-    .examples(['relay runs resume RUN_ID'])
+    .description('let a run go on that no server works on')
+    .examples(
+      ['relay runs resume RUN_ID'],
+      'Servers do this by themselves, soon after another one has died; it is rarely needed.',
+    )
     .handle(resumeRun);
   runs
     .command('fork [run]')

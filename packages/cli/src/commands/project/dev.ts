@@ -17,6 +17,8 @@ async function dev({ environment, options }: Context<ServeOptions>): Promise<voi
   const { DevServer } = await import('../../dev/dev-server.ts');
   const { host, port, dataDir } = options;
   const args = Object.entries({ '--host': host, '--port': port, '--data-dir': dataDir });
+  // A closed terminal does not end it: it waits for the server, which waits for its tools.
+  environment.stdout.removeAllListeners('error').on('error', () => {});
   const server = new DevServer({
     args: args.flatMap(([name, value]) => (value === undefined ? [] : [name, value])),
     env: environment.env,

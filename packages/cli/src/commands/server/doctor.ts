@@ -4,7 +4,7 @@ import { connectionOf, type Target } from '../../connection.ts';
 import type { CheckedConnection } from '../../doctor/key.ts';
 import { type CliEnvironment, setting } from '../../environment.ts';
 import { CliError } from '../../errors.ts';
-import { isSeveralServers, localUrl } from '../../local-server.ts';
+import { isServerUnclear, localUrl } from '../../local-server.ts';
 import { escapeUnsafe } from '../../output/escape.ts';
 
 export function registerDoctor(program: CliCommand): void {
@@ -50,7 +50,7 @@ function serverToCheck(context: Context<Options>, installation: CliEnvironment):
     const folder = isUsed && remote !== true ? checked : dataDir;
     return connectionToCheck(context, folder);
   } catch (error) {
-    if (!isSeveralServers(error) || remote === true) throw error;
+    if (!isServerUnclear(error) || remote === true) throw error;
     return connectionToCheck(context, checked);
   }
 }

@@ -42,8 +42,12 @@ export function registerLogin(program: CliCommand): void {
     .handle(logIn);
   program
     .command('logout [profile]')
-    .description('delete the key that "relay login" has kept')
-    .examples(['relay logout', 'relay logout prod'])
+    .description("revoke the CLI's key on the server's machine, or remove a profile")
+    .examples(
+      ['relay logout', 'relay logout prod'],
+      'Programs that use the revoked key, such as an open chat, need another one. The key of a profile ' +
+        'stays valid.',
+    )
     .handle(logOut);
 }
 
@@ -132,7 +136,10 @@ async function createdKey(
 ): Promise<CurrentKey> {
   const { env, cwd } = existingStore(await installationOf(environment, { url }, dataDir));
   const { makeTenantKey, revokeTenantKey } = await import('@relay/server/operator');
-  const made = await makeTenantKey({ env, cwd }, 'default', { name: 'cli' });
+  const made = await makeTenantKey({ env, cwd }, 'default', {
+    name: 'cli',
+    isForFirstHolder: true,
+  });
   try {
     const key = await checkedKey(url, made.apiKey, `the key of the data folder ${dataDir}`);
     // One that the server rejects.

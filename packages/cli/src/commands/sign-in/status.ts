@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CurrentKey, RelayClient } from '@relay/sdk';
 import { type CliCommand, type Context, take } from '../../command.ts';
+import { isApiError } from '../../errors.ts';
 import { registeredAt } from '../../local-server.ts';
 import { formatDuration } from '../../output/run-events.ts';
 import { mcpServerText } from '../agents/tools.ts';
@@ -27,6 +28,10 @@ async function showStatus(context: Context): Promise<void> {
   // After the client, which may have made a key of its own.
   const { url, apiKey, keyFrom, profile } = context.connection;
   const { version } = await client.health();
+  const isStopping = await client.ready().then(
+    () => false,
+    (error: unknown) => isApiError(error) && error.code === 'shutting_down',
+  );
   const process = registeredAt(environment, url);
   const key = apiKey === undefined ? undefined : await client.keys.current();
   const activity = key === undefined ? undefined : await activityOf(client, key);
@@ -40,6 +45,7 @@ async function showStatus(context: Context): Promise<void> {
     url,
     version,
     profile,
+    isStopping,
     console: `${url}/console/`,
     process,
     store,
@@ -49,6 +55,7 @@ async function showStatus(context: Context): Promise<void> {
   print.record(status, {
     server: `${url}${profile === undefined ? '' : ` (profile ${profile})`}`,
     version,
+    state: isStopping ? 'stopping: it waits for its running tools' : undefined,
     pid: process?.pid,
     up:
       process === undefined

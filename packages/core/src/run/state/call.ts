@@ -238,7 +238,7 @@ export function toolCompleted(
 
 /** Why a call has no result, where its tool has begun: a side effect must not be hidden. */
 export function stoppedText(reason: string): string {
-  return `${reason}; the call had begun and may have taken effect`;
+  return `${reason}; the call had begun and may have taken effect, or may still do so`;
 }
 
 export function toolFailed(

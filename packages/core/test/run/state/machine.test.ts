@@ -327,7 +327,7 @@ describe('canceling', () => {
         ...failed,
         ...of(root, 'c_started'),
         code: 'outcome_unknown',
-        error: 'Stopped by ann; the call had begun and may have taken effect',
+        error: 'Stopped by ann; the call had begun and may have taken effect, or may still do so',
       },
       {
         type: 'agent.ended',
@@ -404,7 +404,7 @@ describe('failing', () => {
       [
         'c_started',
         'outcome_unknown',
-        `${error.message}; the call had begun and may have taken effect`,
+        `${error.message}; the call had begun and may have taken effect, or may still do so`,
       ],
     ]);
   });
