@@ -89,10 +89,10 @@ function* checkFolder(dataDir: string): Generator<Finding> {
       );
   const { bavail, bsize } = statfsSync(dataDir);
   const free = bavail * bsize;
-  if (free < minFreeBytes) {
-    const fix = 'free disk space: a full disk stops all runs';
-    yield warning('disk', `Only ${Math.round(free / 1024 ** 2)} MB of disk space are free`, fix);
-  }
+  const text = `${Math.round(free / 1024 ** 2).toLocaleString('en')} MB of disk space are free`;
+  yield free < minFreeBytes
+    ? warning('disk', `Only ${text}`, 'free disk space: a full disk stops all runs')
+    : ok('disk', text);
   if (existsSync(join(dataDir, 'first-key'))) {
     yield warning(
       'first key',
