@@ -44,6 +44,8 @@ type ApprovalRequested = Extract<RunStreamEvent, { type: 'approval_requested' }>
 export interface ChatTurn extends AsyncIterable<RunStreamEvent> {
   /** Unknown if the run ends with its connection. */
   readonly runId: string | undefined;
+  /** It had begun before this chat followed it. */
+  readonly isJoined: boolean;
   /** The details of an approval; undefined if it is no longer pending. */
   request(event: ApprovalRequested, signal: AbortSignal): Promise<ApprovalRequest | undefined>;
   /** Returns why the decision was rejected, if the user can correct it. */

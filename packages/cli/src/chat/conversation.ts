@@ -364,7 +364,7 @@ export class Conversation {
     const { print, writeLine } = this.#options;
     if (!print.isStyled || print.json || status !== 'completed') return;
     const cost = await turn.cost().catch(() => undefined);
-    writeLine(print.paint('dim', answerText(usage, cost, ms)));
+    writeLine(print.paint('dim', answerText(usage, cost, turn.isJoined ? undefined : ms)));
   }
 }
 

@@ -120,7 +120,8 @@ export class DurableChatClient implements ChatClient {
           throw error === withdrawn.reason ? new Unsent(withdrawnText(mayHaveArrived)) : error;
         }));
     this.#firstRunId ??= run.id;
-    return new DurableTurn(client, run, note, (id) => (this.#conversationId ??= id));
+    const onConversation = (id: string) => void (this.#conversationId ??= id);
+    return new DurableTurn(client, run, { note, isJoined: false, onConversation });
   }
 
   async #bodyOf(message: MessageContent, signal: AbortSignal): Promise<ChatMessageBody> {
@@ -141,8 +142,9 @@ export class DurableChatClient implements ChatClient {
    * first.
    */
   async resume(conversationId: string, limit: number): Promise<History> {
+    const { client } = this.#options;
     const query = { conversationId, limit, count: 'true' } as const;
-    const { items, total = items.length } = await this.#options.client.runs.list(query).page();
+    const { items, total = items.length } = await client.runs.list(query).page();
     const [last] = items;
     if (last === undefined) {
       throw new CliError('not_found', `No such conversation: ${conversationId}`, {
@@ -153,14 +155,19 @@ export class DurableChatClient implements ChatClient {
     this.#conversationId = conversationId;
     this.#agent = this.#options.agent ?? last.agent;
     this.model = this.#options.model ?? last.model;
-    return { runs: items.toReversed(), earlier: total - items.length };
+    // A list leaves out long texts.
+    const isWhole = (run: Run) => !(run.inputTruncated ?? run.outputTruncated ?? false);
+    const runs = await Promise.all(
+      items.map((run) => (isWhole(run) ? run : client.runs.get(run.id))),
+    );
+    return { runs: runs.toReversed(), earlier: total - items.length };
   }
 
   /** Follows a run of the conversation that has not ended. */
   rejoin(run: Run, { signal }: AbortController): ChatTurn {
     const { client, note } = this.#options;
     const stream = client.runs.stream(run.id, { ...this.#follow, signal });
-    return new DurableTurn(client, stream, note);
+    return new DurableTurn(client, stream, { note, isJoined: true });
   }
 
   async usage(): Promise<ConversationUsage> {
@@ -206,17 +213,26 @@ class DurableTurn implements ChatTurn {
   readonly #client: RelayClient;
   readonly #run: RunHandle;
   readonly #note: (line: string) => void;
-  readonly #onConversation: (id: string) => void;
+  readonly #onConversation: ((id: string) => void) | undefined;
+  readonly isJoined: boolean;
 
   constructor(
     client: RelayClient,
     run: RunHandle,
-    note: (line: string) => void,
-    onConversation: (id: string) => void = () => {},
+    {
+      note,
+      isJoined,
+      onConversation,
+    }: {
+      readonly note: (line: string) => void;
+      readonly isJoined: boolean;
+      readonly onConversation?: (id: string) => void;
+    },
   ) {
     this.#client = client;
     this.#run = run;
     this.#note = note;
+    this.isJoined = isJoined;
     this.#onConversation = onConversation;
   }
 
@@ -226,7 +242,7 @@ class DurableTurn implements ChatTurn {
 
   async *[Symbol.asyncIterator](): AsyncIterator<RunStreamEvent> {
     for await (const event of this.#run) {
-      if (event.type === 'run') this.#onConversation(event.conversationId);
+      if (event.type === 'run') this.#onConversation?.(event.conversationId);
       yield event;
     }
   }

@@ -72,6 +72,7 @@ class EphemeralTurn implements ChatTurn {
   readonly #chat: Chat;
   readonly #connection: AbortController;
   readonly runId = undefined;
+  readonly isJoined = false;
   readonly #remember: (done: Pick<Done, 'output' | 'usage'>) => void;
 
   constructor(

@@ -6,6 +6,7 @@ import type { Conversation, RelayClient } from '@relay/sdk';
 import { take } from '../command.ts';
 import { conversationColumns, ownConversations } from '../commands/agents/conversations.ts';
 import { toolColumns } from '../commands/agents/tools.ts';
+import { relay } from '../environment.ts';
 import { usageError } from '../errors.ts';
 import { cutTo, escapeLine } from '../output/escape.ts';
 import type { Print } from '../output/print.ts';
@@ -198,12 +199,18 @@ export class SlashCommands {
       await resume(id);
       return;
     }
-    const conversations = await ownConversations(client, pickLength);
-    const chosen = await this.#pick(conversations);
+    const conversations = await ownConversations(client, pickLength + 1);
+    const chosen = await this.#pick(
+      conversations.slice(0, pickLength),
+      conversations.length > pickLength,
+    );
     if (chosen !== undefined) await resume(chosen.id);
   }
 
-  async #pick(conversations: readonly Conversation[]): Promise<Conversation | undefined> {
+  async #pick(
+    conversations: readonly Conversation[],
+    hasMore: boolean,
+  ): Promise<Conversation | undefined> {
     const { terminal } = this.#options;
     const numbers = new Map(conversations.map((conversation, at) => [conversation, at + 1]));
     const columns: Column<Conversation>[] = [
@@ -212,6 +219,7 @@ export class SlashCommands {
     ];
     this.#list(conversations, columns);
     if (conversations.length === 0) return undefined;
+    if (hasMore) this.#say(`"${relay} conversations list" shows older ones, for /resume ID.`);
     for (;;) {
       const line = await terminal.ask({
         prompt: `Number (1–${conversations.length}), or Enter to stay > `,

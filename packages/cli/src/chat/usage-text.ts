@@ -23,11 +23,15 @@ export function usageText(usage: ConversationUsage): string {
   return parts.join(' · ');
 }
 
-/** Of one answer. */
-export function answerText(tokens: Tokens, costUsd: number | undefined, ms: number): string {
+/** Of one answer: what is known of it. */
+export function answerText(
+  tokens: Tokens,
+  costUsd: number | undefined,
+  ms: number | undefined,
+): string {
   const cost = costUsd === undefined ? [] : [shortCost(costUsd)];
-  const time = ms < 100 ? '<0.1 s' : `${(ms / 1_000).toFixed(1)} s`;
-  return [tokensText(tokens), ...cost, time].join(' · ');
+  const time = ms === undefined ? [] : [ms < 100 ? '<0.1 s' : `${(ms / 1_000).toFixed(1)} s`];
+  return [tokensText(tokens), ...cost, ...time].join(' · ');
 }
 
 function tokensText({ inputTokens, outputTokens }: Tokens): string {

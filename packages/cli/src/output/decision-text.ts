@@ -29,7 +29,7 @@ export function votesText({ votes, quorum }: Approval): string | undefined {
 
 /** `approved by you 3m ago`, `denied by ada 2h ago`, `expired` */
 export function decisionText(approval: Approval, you: Pick<CurrentKey, 'id' | 'owner'>): string {
-  const { kind, status, outcome, decidedBy, decidedAt } = approval;
+  const { kind, status, outcome, executedParams, decidedBy, decidedAt } = approval;
   const answer = kind === 'question' && status === 'approved' ? 'answered' : status;
   const what = outcome === undefined ? answer : `answered with ${outcome}`;
   if (decidedBy === undefined || (status !== 'approved' && status !== 'denied')) return what;
@@ -37,7 +37,9 @@ export function decisionText(approval: Approval, you: Pick<CurrentKey, 'id' | 'o
   const isYou = (decidedBy.owner ?? decidedBy.id) === (you.owner ?? you.id);
   const when = decidedAt === undefined ? '' : ` ${age(decidedAt, Date.now())}`;
   const by = isYou ? 'you' : escapeLine(decidedBy.owner ?? decidedBy.name);
-  return `${what} by ${by}${when.replace(' now', ' just now')}`;
+  const isChanged = kind === 'permission' && executedParams !== undefined;
+  const how = isChanged ? ', with changed arguments' : '';
+  return `${what} by ${by}${when.replace(' now', ' just now')}${how}`;
 }
 
 export async function loadDecisionText(client: RelayClient, id: string): Promise<string> {

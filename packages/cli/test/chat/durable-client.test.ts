@@ -55,13 +55,18 @@ test('a message goes to the same conversation after a stream that ended before i
   ]);
 });
 
-test('a conversation that is continued says how much of it is not shown', async () => {
+test('a conversation that is continued has whole answers, and says how much of it is not shown', async () => {
   const { chat, runs } = chatOf([]);
-  const items = [2, 1].map((n) => ({ id: `run-${n}`, agent: 'a', model: 'demo' }));
+  const items = [
+    { id: 'run-2', outputTruncated: true },
+    { id: 'run-1', output: 'Short' },
+  ];
   const list = () => ({ page: async () => ({ items, total: 7 }) });
-  Object.assign(runs, { list });
+  const get = async (id: string) => ({ id, output: 'A long answer' });
+  Object.assign(runs, { list, get });
   const { runs: shown, earlier } = await chat.resume('c-1', 2);
-  expect([shown.map(({ id }) => id), earlier]).toEqual([['run-1', 'run-2'], 5]);
+  expect(shown.map(({ output }) => output)).toEqual(['Short', 'A long answer']);
+  expect(earlier).toBe(5);
 });
 
 test('an agent without a model uses the default of the server, or else demo', async () => {
