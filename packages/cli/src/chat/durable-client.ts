@@ -158,7 +158,7 @@ export class DurableChatClient implements ChatClient {
     // A list leaves out long texts.
     const isWhole = (run: Run) => !(run.inputTruncated ?? run.outputTruncated ?? false);
     const runs = await Promise.all(
-      items.map((run) => (isWhole(run) ? run : client.runs.get(run.id))),
+      items.map(async (run) => (isWhole(run) ? run : client.runs.get(run.id))),
     );
     return { runs: runs.toReversed(), earlier: total - items.length };
   }
