@@ -382,6 +382,7 @@ describe('the CLI in a terminal', requires('terminal', tmuxProblem()), () => {
     await server.kill();
     shell.line('notify nothing');
     await shows('(no connection; your message is sent when the server accepts it)');
+    await shows('waiting for the server');
     shell.press('C-c');
     await shows('(your message is withdrawn)');
     shell.line('calculate 23*47');

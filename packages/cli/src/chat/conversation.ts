@@ -75,6 +75,8 @@ export class Conversation {
   /** Of the current turn. */
   #view: TurnView | undefined;
   #error: RunResult['error'];
+  /** What goes on, while the server can be reached. */
+  #activity = '';
   /** With a single message, an error ends the command, which prints it. */
   #isOnce = false;
 
@@ -115,10 +117,13 @@ export class Conversation {
     throw runError(done.status, this.#error);
   }
 
-  /** Shows a note during a turn, on a line of its own. */
-  note(line: string): void {
+  /** Shows a note during a turn, on a line of its own. `isConnected`: it is about the connection. */
+  note(line: string, isConnected?: boolean): void {
     const { terminal, status, writeLine } = this.#options;
     status.hide();
+    if (isConnected !== undefined) {
+      status.rename(isConnected ? this.#activity : 'waiting for the server');
+    }
     this.#transcript?.breakLine();
     terminal.writeAbove(() => writeLine(escapeLine(line)));
   }
@@ -188,7 +193,7 @@ export class Conversation {
       if (turn !== undefined) cancellation = new Cancellation(turn, (line) => this.note(line));
     };
     terminal.onInterrupt = interrupt;
-    status.show('thinking');
+    this.#showActivity('thinking');
     try {
       turn = await begin(left, withdrawal.signal);
       if (interrupts > 0) cancellation = new Cancellation(turn, (line) => this.note(line));
@@ -340,7 +345,12 @@ export class Conversation {
     transcript.show(event);
     const activity = transcript.isInLine ? undefined : activityAfter(event, transcript);
     if (activity === undefined) status.clear();
-    else status.show(activity);
+    else this.#showActivity(activity);
+  }
+
+  #showActivity(activity: string): void {
+    this.#activity = activity;
+    this.#options.status.show(activity);
   }
 
   async #decision(

@@ -31,8 +31,8 @@ export interface DurableChatOptions {
   readonly client: RelayClient;
   readonly model: string | undefined;
   readonly agent: string | undefined;
-  /** Shows a note about the connection or a decision. */
-  readonly note: (line: string) => void;
+  /** Shows a note about the connection, if it has been lost or found again, or about a decision. */
+  readonly note: (line: string, isConnected?: boolean) => void;
 }
 
 /** The end of a conversation. */
@@ -58,9 +58,9 @@ export class DurableChatClient implements ChatClient {
 
   readonly #follow = {
     onDisconnect: ({ attempt }: { readonly attempt: number }): void => {
-      if (attempt === 1) this.#options.note('(connection lost; trying again)');
+      if (attempt === 1) this.#options.note('(connection lost; trying again)', false);
     },
-    onReconnect: () => this.#options.note('(connected again)'),
+    onReconnect: () => this.#options.note('(connected again)', true),
   };
 
   get conversationId(): string | undefined {
@@ -115,7 +115,7 @@ export class DurableChatClient implements ChatClient {
       : untilAvailable(send, {
           signal: AbortSignal.any([signal, withdrawn]),
           onFailure: (reason) =>
-            note(`(${reason}; your message is sent when the server accepts it)`),
+            note(`(${reason}; your message is sent when the server accepts it)`, false),
         }).catch((error: unknown) => {
           throw error === withdrawn.reason ? new Unsent(withdrawnText(mayHaveArrived)) : error;
         }));

@@ -34,6 +34,11 @@ export class StatusLine {
     this.#timer ??= setInterval(() => this.#draw(), frameMs).unref();
   }
 
+  /** Of what is shown, if anything is. */
+  rename(label: string): void {
+    if (this.#timer !== undefined) this.show(label);
+  }
+
   /** Until the next frame. */
   hide(): void {
     if (this.#isDrawn) this.#output.write(eraseLine);

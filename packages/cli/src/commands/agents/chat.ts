@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { RelayClient } from '@relay/sdk';
 import type { History } from '../../chat/durable-client.ts';
-import type { DurableChatClient } from '../../chat/durable-client.ts';
+import type { DurableChatClient, DurableChatOptions } from '../../chat/durable-client.ts';
 import type { CliCommand, Context } from '../../command.ts';
 import { timeoutOption } from '../../deadline.ts';
 import { relay } from '../../environment.ts';
@@ -79,8 +79,10 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
   const { stdout, stderr } = environment;
   const output = print.json || stdout.isTTY !== true ? stderr : stdout;
   const writeLine = (line: string) => void output.write(`${line}\n`);
-  let note: (line: string) => void = writeLine;
-  const { chat: chatClient, durable } = await chatClientFor(context, client, (line) => note(line));
+  let note: DurableChatOptions['note'] = writeLine;
+  const { chat: chatClient, durable } = await chatClientFor(context, client, (...shown) =>
+    note(...shown),
+  );
   // What was piped is the message, not the answers.
   const stdin = isPiped ? Readable.from([]) : environment.stdin;
   const terminal = new Terminal({ ...environment, stdin }, output);
@@ -100,7 +102,7 @@ async function chat(context: Context<Options>, words: readonly string[]): Promis
       waitsForOthers: words.length > 0,
       timeout: options.timeout,
     });
-    note = (line) => conversation.note(line);
+    note = (...shown) => conversation.note(...shown);
     /** False: the user has left. */
     const follow = async (history: History | undefined) => {
       if (history === undefined) return true;
@@ -227,7 +229,7 @@ function withPiped(content: Content, piped: string | undefined): Content {
 async function chatClientFor(
   { connection, options: { model, agent } }: Context<Options>,
   client: RelayClient,
-  note: (line: string) => void,
+  note: DurableChatOptions['note'],
 ) {
   if (connection.apiKey === undefined) {
     const { EphemeralChatClient } = await import('../../chat/ephemeral-client.ts');
