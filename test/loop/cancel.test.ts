@@ -80,7 +80,10 @@ describe('a cancel', () => {
     expect(model.requests).toHaveLength(1);
   });
 
-  test('while a tool runs aborts it', async () => {
+  test.each([
+    ['an error of its own', 'Stopped in the middle', () => new Error('Stopped in the middle')],
+    ['the reason of its signal', 'Enough', (signal: AbortSignal) => signal.reason as Error],
+  ])('while a tool runs aborts it: it throws %s', async (_, text, errorOf) => {
     const { boot } = await openFixture();
     let seen: AbortSignal | undefined;
     const tool = createRecordingTool({
@@ -89,7 +92,7 @@ describe('a cancel', () => {
       async execute(_input, { signal }) {
         seen = signal;
         await aborted(signal);
-        throw new Error('Stopped in the middle');
+        throw errorOf(signal);
       },
     });
     const model = createScriptedModel([[pay(1), finish()], answer]);
@@ -103,8 +106,7 @@ describe('a cancel', () => {
     expect(ofType(events, 'tool.failed')).toMatchObject([
       {
         toolCallId: 'call_1',
-        error:
-          'Stopped in the middle; the call had begun and may have taken effect, or may still do so',
+        error: `${text}; the call had begun and may have taken effect, or may still do so`,
       },
     ]);
     expect(endOf(events).status).toBe('canceled');

@@ -78,10 +78,21 @@ export class ApprovalPrompt {
     this.#asked = request;
     // What is typed now may still be meant for the arguments that were shown before.
     if (isChanged) this.#options.terminal.ignoreNextInput();
-    showRequest(request, this.#options);
+    this.#show(request);
     if (request.kind === 'question') return this.#question(request, signal);
     if (request.kind === 'outcome') return this.#outcome(signal);
     return this.#permission(request, signal, isChanged ? undefined : rejected?.input);
+  }
+
+  #show(request: ApprovalRequest): void {
+    const { writeLine } = this.#options;
+    showRequest(request, this.#options);
+    if (request.kind === 'outcome') {
+      writeLine('  completed: it took effect; failed: it did not. Neither runs it again.');
+      writeLine('  rerun: run it again; if it did take effect, it takes effect twice.');
+    } else if (request.kind === 'permission' && request.rule !== undefined) {
+      writeLine(`  ${whyEachTime(request.rule)}.`);
+    }
   }
 
   async #permission(
@@ -92,7 +103,6 @@ export class ApprovalPrompt {
     const { canEdit, rule } = request;
     // While such a rule stands, "always" would have no effect.
     const canAllowAlways = rule === undefined;
-    if (!canAllowAlways) this.#options.writeLine(`  ${whyEachTime(rule)}.`);
     const more = `${canAllowAlways ? '  [a]lways' : ''}${canEdit ? '  [e]dit' : ''}`;
     const prompt = `  [y]es  [n]o${more} > `;
     for (;;) {
@@ -113,8 +123,6 @@ export class ApprovalPrompt {
 
   async #outcome(signal: AbortSignal): Promise<Decision | undefined> {
     const { writeLine } = this.#options;
-    writeLine('  completed: it took effect; failed: it did not. Neither runs it again.');
-    writeLine('  rerun: run it again; if it did take effect, it takes effect twice.');
     const prompt = '  [c]ompleted  [f]ailed  [r]erun > ';
     for (;;) {
       const choice = await this.#choose(prompt, signal);
@@ -263,7 +271,7 @@ export class ApprovalPrompt {
   #rejectChoice(choice: string, prompt: string): void {
     const { terminal, writeLine } = this.#options;
     if (choice === '') {
-      if (terminal.isInteractive && this.#asked) showRequest(this.#asked, this.#options);
+      if (terminal.isInteractive && this.#asked) this.#show(this.#asked);
       return;
     }
     const keys = [...prompt.matchAll(/\[(\w)\]/g)].map(([, key]) => key);

@@ -58,7 +58,9 @@ class LeftWaiting extends CliError {
 
   constructor(request: ApprovalRequest, runId: string | undefined) {
     const { kind, id, tool } = request;
-    const decide = `decide with "${answerCommand(kind, id)}", then "${relay} runs tail ${runId}"`;
+    const decide =
+      `decide with "${answerCommand(kind, id)}", then "${relay} runs tail ${runId}", which shows what ` +
+      'else waits';
     const useKey = `only the chat itself can decide without a key, so it ends: ${needsKey}`;
     super('approval_pending', `${tool} ${waitsText[kind]}`, {
       exit: exitCodes.waiting,

@@ -49,6 +49,7 @@ export class DurableChatClient implements ChatClient {
   #firstRunId: string | undefined;
   model: string | undefined;
   #agent: string | undefined;
+  #isDisconnected = false;
 
   constructor(options: DurableChatOptions) {
     this.#options = options;
@@ -57,10 +58,14 @@ export class DurableChatClient implements ChatClient {
   }
 
   readonly #follow = {
-    onDisconnect: ({ attempt }: { readonly attempt: number }): void => {
-      if (attempt === 1) this.#options.note('(connection lost; trying again)', false);
+    onDisconnect: (): void => {
+      if (!this.#isDisconnected) this.#options.note('(connection lost; trying again)', false);
+      this.#isDisconnected = true;
     },
-    onReconnect: () => this.#options.note('(connected again)', true),
+    onReconnect: (): void => {
+      this.#isDisconnected = false;
+      this.#options.note('(connected again)', true);
+    },
   };
 
   get conversationId(): string | undefined {

@@ -23,7 +23,7 @@ export class Activity {
     return this.#controller.signal.aborted;
   }
 
-  stop(reason: unknown): void {
+  stop(reason: Error): void {
     this.#controller.abort(reason);
     this.#stopWaiting?.();
   }

@@ -24,7 +24,7 @@ import { Activity } from './activity.ts';
 import { Evidence } from './evidence.ts';
 import { SessionTurn } from './session.ts';
 import { AnswerWaiters } from './waiting/questions.ts';
-import { decide } from './state/machine.ts';
+import { decide, type StopReason } from './state/machine.ts';
 import type { RunState } from './state/state.ts';
 import { foldTranscripts, type Transcripts } from './context/transcript.ts';
 import type { TurnOutcome } from './turn.ts';
@@ -33,6 +33,11 @@ import type { TurnOutcome } from './turn.ts';
 export type Stop =
   | { readonly kind: 'cancel'; readonly reason: string }
   | { readonly kind: 'yield'; readonly reason: string; readonly isLeaseLost?: boolean };
+
+/** Tools and providers throw the reason of their signal: its message becomes that of the call. */
+class StoppedError extends Error {
+  override readonly name = 'AbortError';
+}
 
 export interface LiveRunOptions {
   readonly engine: Engine;
@@ -207,9 +212,10 @@ export class LiveRun {
   stopWith(stop: Stop): void {
     if (this.#stop?.kind === 'cancel') return;
     this.#stop = stop;
-    for (const turn of this.#turns.values()) turn.stop(stop);
+    const error = new StoppedError(stop.reason);
+    for (const turn of this.#turns.values()) turn.stop(error);
     if (stop.kind === 'cancel') {
-      for (const tool of this.#tools.values()) tool.stop(stop);
+      for (const tool of this.#tools.values()) tool.stop(error);
       for (const waiter of this.#agentWaiters.values()) {
         waiter.reject(new RelayError('run_canceled', stop.reason));
       }
@@ -274,7 +280,7 @@ export class LiveRun {
   beginTurn(agentId: string, turn: (activity: Activity) => Promise<TurnOutcome>): void {
     const activity = new Activity(agentId, this.engine.clock.now());
     this.#turns.set(agentId, activity);
-    if (this.#stop !== undefined) activity.stop(this.#stop);
+    if (this.#stop !== undefined) activity.stop(new StoppedError(this.#stop.reason));
     void turn(activity)
       .then(
         (outcome) => void this.#endedTurns.push({ agentId, outcome }),
@@ -297,15 +303,16 @@ export class LiveRun {
   }
 
   /** Stops the model call and the tools of an agent. */
-  stopAgent(agentId: string, reason: unknown): void {
-    this.#turns.get(agentId)?.stop(reason);
-    for (const tool of this.#tools.values()) if (tool.agentId === agentId) tool.stop(reason);
+  stopAgent(agentId: string, { message }: StopReason): void {
+    const error = new StoppedError(message);
+    this.#turns.get(agentId)?.stop(error);
+    for (const tool of this.#tools.values()) if (tool.agentId === agentId) tool.stop(error);
   }
 
   beginTool(toolCallId: string, agentId: string, tool: Tool): Activity {
     const activity = new Activity(agentId, this.engine.clock.now(), tool);
     this.#tools.set(toolCallId, activity);
-    if (this.#stop?.kind === 'cancel') activity.stop(this.#stop);
+    if (this.#stop?.kind === 'cancel') activity.stop(new StoppedError(this.#stop.reason));
     return activity;
   }
 
@@ -343,12 +350,12 @@ export class LiveRun {
 
   /** The call is settled or suspended without this attempt, whose tool may still be running. */
   abandonTool(toolCallId: string): void {
-    this.#tools.get(toolCallId)?.stop(this.#stop);
+    this.#tools.get(toolCallId)?.stop(new StoppedError(this.#stop?.reason));
     this.#tools.delete(toolCallId);
   }
 
   stopTools(): void {
-    for (const tool of this.#tools.values()) tool.stop(this.#stop);
+    for (const tool of this.#tools.values()) tool.stop(new StoppedError(this.#stop?.reason));
   }
 
   /** Resolves with the report of a sub-agent. */

@@ -3,12 +3,14 @@ import { Activity } from '../../src/run/activity.ts';
 
 const never = new Promise<never>(() => undefined);
 
+const enough = new Error('Enough');
+
 describe('an activity', () => {
   it('belongs to an agent and runs until it is stopped', () => {
     const activity = new Activity('a1');
     expect(activity.agentId).toBe('a1');
     expect([activity.stopped, activity.signal.aborted]).toEqual([false, false]);
-    activity.stop('Enough');
+    activity.stop(enough);
     expect([activity.stopped, activity.signal.aborted]).toEqual([true, true]);
   });
 
@@ -16,10 +18,10 @@ describe('an activity', () => {
     const activity = new Activity('a1');
     const heard: unknown[] = [];
     activity.signal.addEventListener('abort', () => heard.push(activity.signal.reason));
-    activity.stop('Enough');
-    activity.stop('Again');
-    expect(heard).toEqual(['Enough']);
-    expect(activity.signal.reason).toBe('Enough');
+    activity.stop(enough);
+    activity.stop(new Error('Again'));
+    expect(heard).toEqual([enough]);
+    expect(activity.signal.reason).toBe(enough);
   });
 
   it('returns the value of a promise while it is not stopped', async () => {
@@ -36,13 +38,13 @@ describe('an activity', () => {
   it('is no longer waited for once it is stopped, even if it does not listen', async () => {
     const activity = new Activity('a1');
     const waiting = activity.unlessStopped(never);
-    activity.stop('Enough');
+    activity.stop(enough);
     expect(await waiting).toBeUndefined();
   });
 
   it('is not waited for at all after it was stopped', async () => {
     const activity = new Activity('a1');
-    activity.stop('Enough');
+    activity.stop(enough);
     expect(await activity.unlessStopped(never)).toBeUndefined();
     expect(await activity.unlessStopped(Promise.resolve(1))).toBeUndefined();
   });
@@ -54,7 +56,7 @@ describe('an activity', () => {
     const late = Promise.withResolvers<number>();
     const activity = new Activity('a1');
     const waiting = activity.unlessStopped(late.promise);
-    activity.stop('Enough');
+    activity.stop(enough);
     const ignored = activity.unlessStopped(Promise.reject(new Error('Too late')));
     late.reject(new Error('Late'));
     expect([await waiting, await ignored]).toEqual([undefined, undefined]);

@@ -45,7 +45,7 @@ export function registerRuns(program: CliCommand): void {
   runs
     .command('tail [run]')
     .description('follow a run until it ends, or without a run all of them')
-    .option('--after <seq>', 'only events after this sequence number', count)
+    .option('--after <seq>', 'with a run: only events after this sequence number', count)
     .option('--agent <agent>', 'without a run: only runs of this agent')
     .option('--label <name:value>', 'without a run: only runs with this label')
     .addOption(

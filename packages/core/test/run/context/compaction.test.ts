@@ -286,7 +286,7 @@ describe('compacting in time', () => {
   it.each(['before a word', 'in the middle'])(
     'leaves everything as it is if it is stopped %s',
     async (when) => {
-      const stop = () => activity.stop('Enough');
+      const stop = () => activity.stop(new Error('Enough'));
       const { what, request, appended, activity, warnings } = scene({
         contextTokens: full,
         ...(when === 'in the middle' ? { afterwards: stop } : {}),
