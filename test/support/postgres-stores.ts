@@ -17,7 +17,8 @@ export async function openEmptyPostgres(): Promise<PostgresStore> {
   const found = free.pop();
   const database = found ?? (await createDatabase());
   const { url } = database;
-  const store = await openPostgresStore({ url });
+  // PostgreSQL ends the transaction of a process that stands still for 2 s, as on a machine that is busy.
+  const store = await openPostgresStore({ url }).catch(() => openPostgresStore({ url }));
   if (found === undefined) await database.stopClock();
   return {
     store,
